@@ -1,0 +1,45 @@
+"""Where tokens come from."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from marti_ext.types import Completion, Message
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How a reply is sampled. `max_tokens` counts the reply alone; temperature 0 is greedy."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    max_tokens: int = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One conversation to answer. The same request on the same weights gives the same reply where a backend can."""
+
+    messages: tuple[Message, ...]
+    sampling: SamplingParams
+    seed: int = 0
+
+
+class Backend(ABC):
+    """Answers conversations."""
+
+    @abstractmethod
+    async def complete(self, request: Request) -> Completion:
+        """One reply. Raises what the source raises; the rollout keeps it as data."""
+
+
+class TokenBackend(Backend):
+    """A backend that reports the ids and log-probs it sampled: what a trainable agent needs."""
+
+
+class BatchBackend(TokenBackend):
+    """A token backend that answers many requests in one blocking call, in this process."""
+
+    @abstractmethod
+    def complete_batch(self, requests: Sequence[Request]) -> list[Completion]:
+        """One reply per request, in order."""

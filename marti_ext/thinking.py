@@ -1,0 +1,16 @@
+"""What a model thinks aloud is not what it says."""
+
+import re
+
+OPEN, CLOSE = "<think>", "</think>"
+_CLOSED = re.compile(re.escape(OPEN) + r".*?" + re.escape(CLOSE), re.DOTALL)
+
+
+def strip_thinking(text: str) -> str:
+    """The text without thinking blocks.
+
+    A lone closing tag ends thinking that the prompt had opened; thinking that is never closed leaves no text.
+    """
+    text = _CLOSED.sub("", text)
+    text = text.rpartition(CLOSE)[2]
+    return text.partition(OPEN)[0].strip()
