@@ -26,7 +26,13 @@ class Request:
 
 
 class Backend(ABC):
-    """Answers conversations."""
+    """Answers conversations. `context_window` is its longest prompt and reply together in tokens, None if unknown."""
+
+    context_window: int | None = None
+
+    async def check(self) -> None:
+        """Raise UserError, before anything runs, if no reply is to be had."""
+        return
 
     @abstractmethod
     async def complete(self, request: Request) -> Completion:

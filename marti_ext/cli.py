@@ -1,0 +1,90 @@
+"""The command line: marti-ext train, rollout, report."""
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from marti_ext.config import Config
+from marti_ext.config_file import load_config, reference
+from marti_ext.errors import UserError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command: 0 if it went well, 2 for bad input (one line on stderr), 130 after ctrl-C."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    try:
+        options.run(options, Console())
+    except UserError as error:
+        print(f"marti-ext: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("marti-ext: stopped; the same command goes on from the last checkpoint", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _train(options: argparse.Namespace, console: Console) -> None:
+    config = load_config(options.config, options.overrides)
+    from marti_ext.training.loop import train
+
+    checkpoint = train(config, console)
+    run = Path(config.run_dir)
+    console.print(f"\nepisodes     {run}/episodes-*.jsonl", markup=False, highlight=False)
+    console.print(f"metrics      {run}/metrics.jsonl, {run}/timings.jsonl", markup=False, highlight=False)
+    for policy in sorted(path.name for path in checkpoint.iterdir() if path.is_dir()):
+        console.print(f"checkpoint   {checkpoint}/{policy}", markup=False, highlight=False)
+    console.print(f"next         marti-ext report {run}", markup=False, highlight=False)
+
+
+def _rollout(options: argparse.Namespace, console: Console) -> None:
+    config: Config = load_config(options.config, options.overrides)
+    from marti_ext.rollout_command import rollout
+
+    rollout(config, console, show=options.show)
+
+
+def _report(options: argparse.Namespace, console: Console) -> None:
+    from marti_ext.report import report
+
+    for path in report(options.run_folder, console):
+        console.print(str(path), markup=False, highlight=False)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="marti-ext", description="Train and evolve teams of language-model agents.")
+    commands = parser.add_subparsers(required=True, metavar="train | rollout | report")
+    train = commands.add_parser(
+        "train",
+        help="train a team",
+        description="Train a team as a YAML config says. The same command goes on from the last checkpoint.",
+        epilog=_key_table(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    rollout = commands.add_parser("rollout", help="let a team work without training it")
+    rollout.add_argument("--show", type=int, default=0, metavar="N", help="print the first N episodes")
+    for command, run in ((train, _train), (rollout, _rollout)):
+        command.add_argument("config", type=Path, help="a YAML file")
+        command.add_argument("overrides", nargs="*", metavar="key.path=value", help="in place of what the file says")
+        command.set_defaults(run=run)
+    report = commands.add_parser("report", help="plots and a table of a run")
+    report.add_argument("run_folder", type=Path, help="the run_dir of a run")
+    report.set_defaults(run=_report)
+    return parser
+
+
+def _key_table() -> str:
+    """Every key with its default and meaning."""
+    lines = ["keys of the config, with their defaults (* stands for a place in a list, or a name of your own):", ""]
+    for key, default, meaning in reference():
+        lines.append(f"  {key}" + (f" = {default}" if default else ""))
+        lines.append(f"      {meaning}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Stage 2, experience making: episodes to training rows."""

@@ -1,0 +1,102 @@
+"""Plug-ins by name: a built-in one, "package.module:Class", or "path/to/file.py:Class"."""
+
+import dataclasses
+import difflib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from marti_ext.errors import UserError
+
+BUILT_IN: dict[str, dict[str, str]] = {
+    "workflow": {
+        "vanilla": "marti_ext.workflows.vanilla:Vanilla",
+        "comas": "marti_ext.workflows.comas:CoMAS",
+    },
+    "reward": {
+        "zero_sum": "marti_ext.rewards.comas:ZeroSumReward",
+        "verifier": "marti_ext.rewards.verifier:VerifierReward",
+    },
+    "experience": {
+        "reinforce_pp": "marti_ext.experience.reinforce_pp:ReinforcePP",
+    },
+}
+
+T = TypeVar("T")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint for an unknown name: the nearest known one, or all of them."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names) or 'none'}"
+
+
+def build_plugin(slot: str, base: type[T], name: str, options: Mapping[str, Any]) -> T:
+    """The plug-in `name` of a slot (workflow, reward, experience), its fields set from `options`.
+
+    Raises UserError for an unknown name, a class of another kind, an unknown option or a value of the wrong type.
+    """
+    plugin = find_class(slot, name)
+    if not (isinstance(plugin, type) and issubclass(plugin, base)):
+        raise UserError(f"{slot}.name {name!r} is no {base.__name__}; subclass {base.__module__}.{base.__name__}")
+    fields = {f.name for f in dataclasses.fields(plugin)} if dataclasses.is_dataclass(plugin) else set()
+    for option in options:
+        if option not in fields:
+            raise UserError(f"unknown key {slot}.{option}: {nearest(option, fields)}")
+    if not fields:
+        return plugin()
+    try:
+        built: T = TypeAdapter(plugin).validate_python(dict(options))
+        return built
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join([slot, *map(str, first["loc"])])
+        raise UserError(f"{key}: {first['msg']} (got {first['input']!r})") from error
+
+
+def find_class(slot: str, name: str) -> Any:
+    """What `name` stands for. Raises UserError if there is nothing of the name."""
+    place, colon, attribute = BUILT_IN[slot].get(name, name).rpartition(":")
+    if not colon:
+        raise UserError(
+            f"unknown {slot} {name!r}: {nearest(name, BUILT_IN[slot])} Your own is written package.module:Class or "
+            "path/to/file.py:Class"
+        )
+    module = _load_file(slot, Path(place)) if place.endswith(".py") else _import(slot, place)
+    if not hasattr(module, attribute):
+        raise UserError(f"{slot} {name!r}: {place} has no {attribute}; {nearest(attribute, _classes(module))}")
+    return vars(module)[attribute]
+
+
+def _import(slot: str, module: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise UserError(f"{slot} module {module!r} cannot be imported: {error}") from error
+
+
+def _load_file(slot: str, path: Path) -> ModuleType:
+    if not path.is_file():
+        raise UserError(f"{slot} file {str(path)!r} does not exist (looked in {Path.cwd()})")
+    # Under a name of its own, so that dataclasses and pickles find the module again.
+    name = f"marti_ext_plugin_{path.resolve().as_posix().replace('/', '_').removesuffix('.py')}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _classes(module: ModuleType) -> list[str]:
+    return [name for name, value in vars(module).items() if isinstance(value, type)]

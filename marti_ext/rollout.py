@@ -1,0 +1,85 @@
+"""Stage 1, trajectory rollout: many episodes of a workflow at once, results in input order, failures kept as data."""
+
+import asyncio
+import random
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+
+from marti_ext.agent import Agent, Recording
+from marti_ext.backends.rendezvous import Rendezvous
+from marti_ext.errors import UserError
+from marti_ext.seeds import derive_seed
+from marti_ext.types import Episode, Task
+from marti_ext.workflows.base import Workflow
+
+
+async def run_episode(
+    workflow: Workflow,
+    task: Task,
+    agents: Sequence[Agent],
+    *,
+    seed: int = 0,
+    copy: int = 0,
+    timeout: float | None = None,
+    rendezvous: Rendezvous | None = None,
+) -> Episode:
+    """One episode; `timeout` is its deadline in seconds. An error is kept on the episode, not raised, unless it is
+    a UserError."""
+    episode_seed = derive_seed(seed, task.id, copy)
+    recording = Recording(episode_seed, rendezvous)
+    team = [agent.recording_to(recording) for agent in agents]
+    episode = Episode(task, copy)
+    started = time.perf_counter()
+    try:
+        with rendezvous.running(recording) if rendezvous else nullcontext():
+            async with asyncio.timeout(timeout) as deadline:
+                episode.answer = await workflow.run(task, team, random.Random(episode_seed))
+    except UserError:
+        raise  # a mistake in the set-up spoils every episode: it is the user's to mend
+    except Exception:  # noqa: BLE001 - the one boundary: an episode that fails is data
+        episode.status = "timeout" if deadline.expired() else "failed"
+        episode.error = traceback.format_exc()
+    episode.turns = recording.turns
+    episode.seconds = time.perf_counter() - started
+    return episode
+
+
+async def run_episodes(
+    workflow: Workflow,
+    tasks: Sequence[Task],
+    agents: Sequence[Agent],
+    *,
+    seed: int = 0,
+    copies: int = 1,
+    concurrency: int = 256,
+    timeout: float | None = None,
+    on_episode: Callable[[Episode], None] = lambda _: None,
+) -> list[Episode]:
+    """`copies` episodes of every task, in task order. At most `concurrency` run at once.
+
+    `on_episode` sees each one as it ends. Raises UserError where agents or tasks cannot be told apart.
+    """
+    _refuse_doubles("agent name", [agent.name for agent in agents])
+    _refuse_doubles("task id", [task.id for task in tasks])
+    rendezvous = Rendezvous()
+    places = asyncio.Semaphore(concurrency)
+
+    async def one(task: Task, copy: int) -> Episode:
+        async with places:
+            episode = await run_episode(
+                workflow, task, agents, seed=seed, copy=copy, timeout=timeout, rendezvous=rendezvous
+            )
+        on_episode(episode)
+        return episode
+
+    async with rendezvous.open():
+        return await asyncio.gather(*(one(task, copy) for task in tasks for copy in range(copies)))
+
+
+def _refuse_doubles(what: str, names: Sequence[str]) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise UserError(f"{what} {name!r} is used {count} times; each needs its own")

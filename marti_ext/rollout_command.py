@@ -1,0 +1,36 @@
+"""`marti-ext rollout`: one batch of episodes, rewarded and kept, nothing trained."""
+
+from collections import Counter
+from pathlib import Path
+
+from rich.console import Console
+
+from marti_ext.build import build_agents, build_backends, build_plan
+from marti_ext.config import Config
+from marti_ext.progress import RunProgress
+from marti_ext.records import write_episodes
+from marti_ext.run_folder import writable
+from marti_ext.stages import check_backends, roll_out
+from marti_ext.transcript import show_episode
+
+
+def rollout(config: Config, console: Console, *, show: int = 0) -> Path:
+    """The episodes of step 0, as training would make them, kept in `run_dir/rollout`. Prints the first `show`.
+
+    Raises UserError for bad input, before anything is written.
+    """
+    plan = build_plan(config)
+    backends = build_backends(config)
+    agents = build_agents(config, backends, training=False)
+    check_backends(backends)
+    folder = writable(Path(config.run_dir) / "rollout")
+    progress = RunProgress(console)
+    with progress.shown(config.rollout.tasks_per_step * config.rollout.copies_per_task, 0, "episodes"):
+        episodes = roll_out(config, plan, agents, 0, lambda _: progress.episode_done())
+    plan.reward.assign([episode for episode in episodes if episode.status == "ok"])
+    path = write_episodes(folder, 0, episodes)
+    for episode in episodes[:show]:
+        console.print(show_episode(episode))
+    counts = Counter(episode.status for episode in episodes)
+    console.print(f"{', '.join(f'{n} {status}' for status, n in counts.items())}: {path}", markup=False)
+    return path

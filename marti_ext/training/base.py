@@ -1,0 +1,40 @@
+"""Stage 3, agent training: what the loop asks of a trainer, wherever its weights live."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from marti_ext.backends.base import TokenBackend
+from marti_ext.types import Floats, Sample
+
+Metrics = dict[str, Any]
+
+
+class NonFiniteError(RuntimeError):
+    """A loss or gradient is not a number; the policy was left as it was before the update."""
+
+
+class PolicyTrainer(ABC):
+    """Trains one policy. `backend` samples from the weights that `step` moves."""
+
+    backend: TokenBackend
+
+    @abstractmethod
+    def step(self, samples: Sequence[Sample], *, step: int) -> Metrics:
+        """Train on one step's rows: metrics, equal for equal rows in any order.
+
+        Without rows nothing moves: weights, optimiser and schedule. Raises NonFiniteError.
+        """
+
+    @abstractmethod
+    def reference_log_probs(self, samples: Sequence[Sample]) -> list[Floats]:
+        """For each row (T,): log-probs under the frozen initial policy, in nats, 0 off the action mask."""
+
+    @abstractmethod
+    def save(self, folder: Path) -> None:
+        """Write weights (a Hugging Face folder), optimiser and schedule."""
+
+    @abstractmethod
+    def load(self, folder: Path) -> None:
+        """Take back what `save` wrote."""

@@ -1,0 +1,149 @@
+"""The loop: rollout, experience, training, for every step. Only backends and trainers know where weights live."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from marti_ext.agent import Agent
+from marti_ext.build import Plan, build_agents, build_backends, build_plan, build_trainers
+from marti_ext.config import Config
+from marti_ext.episode_metrics import policy_metrics
+from marti_ext.errors import UserError
+from marti_ext.experience.base import ReferenceLogProbs
+from marti_ext.progress import RunProgress
+from marti_ext.records import write_episodes
+from marti_ext.run_folder import RunFolder
+from marti_ext.stages import check_backends, roll_out
+from marti_ext.tracking import JsonlTracker, TensorBoardTracker, Tracker, Trackers, WandbTracker
+from marti_ext.training.base import PolicyTrainer
+from marti_ext.training.checkpoint import Checkpoints
+from marti_ext.types import Episode, Sample
+
+OnStep = Callable[[int, Sequence[Agent]], None]
+"""Called with the number of steps done (also before the first) and the team, for example to evaluate it."""
+
+
+@dataclass
+class Run:
+    """What the steps of a run share."""
+
+    config: Config
+    plan: Plan
+    agents: Sequence[Agent]
+    trainers: Mapping[str, PolicyTrainer]
+    folder: RunFolder
+    progress: RunProgress
+    seconds: dict[str, float] = field(default_factory=dict)  # of the running step, by stage
+    rollout_tokens: int = 0  # of the running step
+
+    @property
+    def reference(self) -> ReferenceLogProbs:
+        return lambda policy, samples: self.trainers[policy].reference_log_probs(samples)
+
+    def step(self, step: int) -> list[dict[str, Any]]:
+        """One training step: its rows of metrics, one per policy."""
+        episodes = self._rollout(step)
+        replies = [turn.completion.token_ids for episode in episodes for turn in episode.turns]
+        self.rollout_tokens = sum(len(ids) for ids in replies if ids is not None)
+        samples = self._experience(episodes)
+        rows = self._train(step, episodes, samples)
+        write_episodes(self.folder.path, step, episodes)
+        return rows
+
+    def timings(self, step: int, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        return {
+            "step": step,
+            **{f"{stage}_seconds": round(seconds, 3) for stage, seconds in self.seconds.items()},
+            "rollout_tokens": self.rollout_tokens,
+            "training_tokens": sum(row["real_tokens"] for row in rows),
+        }
+
+    def _rollout(self, step: int) -> list[Episode]:
+        self.progress.stage("rollout", self.config.rollout.tasks_per_step * self.config.rollout.copies_per_task)
+        with _timed(self.seconds, "rollout"):
+            return roll_out(self.config, self.plan, self.agents, step, lambda _: self.progress.advance())
+
+    def _experience(self, episodes: Sequence[Episode]) -> Mapping[str, list[Sample]]:
+        finished = [episode for episode in episodes if episode.status == "ok"]
+        if not finished:
+            reason = (episodes[0].error or "").strip().splitlines()
+            raise UserError(f"all {len(episodes)} episodes failed; the first: {reason[-1] if reason else 'unknown'}")
+        with _timed(self.seconds, "experience"):
+            self.plan.reward.assign(finished)
+            return self.plan.maker.make(finished, self.reference)
+
+    def _train(
+        self, step: int, episodes: Sequence[Episode], samples: Mapping[str, list[Sample]]
+    ) -> list[dict[str, Any]]:
+        rows = []
+        self.progress.stage("training", len(self.trainers))
+        with _timed(self.seconds, "training"):
+            for name, trainer in self.trainers.items():
+                metrics = trainer.step(samples.get(name, []), step=step)
+                rows.append({"step": step, "policy": name, **policy_metrics(episodes, name), **metrics})
+                self.progress.advance()
+        return rows
+
+
+def train(config: Config, console: Console | None = None, on_step: OnStep = lambda steps_done, agents: None) -> Path:
+    """Train every policy for `config.steps` steps: the last checkpoint, `<checkpoint>/<policy>` a Hugging Face folder.
+
+    Goes on from the latest checkpoint in the run folder. Raises UserError for bad input, before anything is written,
+    and NonFiniteError.
+    """
+    console = console or Console()
+    plan = build_plan(config)
+    backends = build_backends(config)
+    agents = build_agents(config, backends)
+    trainers = build_trainers(config, agents, backends, keep_reference=plan.maker.needs_reference)
+    check_backends(backends)
+    folder = RunFolder(Path(config.run_dir))
+    run = Run(config, plan, agents, trainers, folder, RunProgress(console))
+    with folder.opened(config):
+        checkpoints = Checkpoints(folder.checkpoints, config.checkpoint.keep)
+        latest = checkpoints.latest()
+        first = checkpoints.load(latest, trainers) if latest else 0
+        folder.forget_from(first)
+        console.print(f"{plan.stream.describe()}. Steps {first + 1} to {config.steps}.", markup=False)
+        on_step(first, agents)
+        with closing(Trackers(_trackers(config, folder.path))) as trackers, run.progress.shown(config.steps, first):
+            for step in range(first, config.steps):
+                _one_step(run, step, checkpoints, trackers)
+                on_step(step + 1, agents)
+        last = checkpoints.latest()
+        assert last is not None
+        return last
+
+
+def _one_step(run: Run, step: int, checkpoints: Checkpoints, trackers: Trackers) -> None:
+    run.seconds.clear()
+    started = time.perf_counter()
+    rows = run.step(step)
+    trackers.log(rows)
+    done = step + 1
+    with _timed(run.seconds, "checkpoint"):
+        if done % run.config.checkpoint.every == 0 or done == run.config.steps:
+            checkpoints.save(done, run.trainers)
+    trackers.log([run.timings(step, rows)])
+    run.progress.step_done(step, rows, time.perf_counter() - started)
+
+
+def _trackers(config: Config, folder: Path) -> list[Tracker]:
+    trackers: list[Tracker] = [JsonlTracker(folder)]
+    if config.tracking.tensorboard:
+        trackers.append(TensorBoardTracker(folder))
+    if wandb := config.tracking.wandb:
+        trackers.append(WandbTracker(folder, wandb.project, wandb.name or folder.name, wandb.mode))
+    return trackers
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
+    started = time.perf_counter()
+    yield
+    seconds[stage] = time.perf_counter() - started

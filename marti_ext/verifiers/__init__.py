@@ -1,0 +1,1 @@
+"""Answers out of texts, and whether they are right."""

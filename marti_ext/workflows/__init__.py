@@ -1,0 +1,1 @@
+"""How agents work on a task: control flow only."""
