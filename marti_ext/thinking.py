@@ -14,3 +14,10 @@ def strip_thinking(text: str) -> str:
     text = _CLOSED.sub("", text)
     text = text.rpartition(CLOSE)[2]
     return text.partition(OPEN)[0].strip()
+
+
+def spoken(text: str) -> str | None:
+    """What was said aloud, or None where thinking was opened and never closed (the reply was cut)."""
+    if OPEN in text.rpartition(CLOSE)[2]:
+        return None
+    return strip_thinking(text)

@@ -12,9 +12,8 @@ from transformers import PreTrainedTokenizerBase
 from marti_ext.errors import UserError
 from marti_ext.types import Message
 
-# Stand-ins for control tokens that a text spells out: characters that no text has a use for (a private-use plane).
-_FIRST_STAND_IN = 0x10F000
-_STAND_IN = re.compile(f"([{chr(_FIRST_STAND_IN)}-{chr(0x10FFFD)}])")
+# Stand-ins for control tokens that a text spells out: characters that texts have little use for (a private-use plane).
+_STAND_INS = [chr(code) for code in range(0x100000, 0x10FFFE)]
 _TAG = re.compile(r"[<\[].+[>\]]")  # <think>, [INST]: control tokens too, though some tokenizers do not mark them
 
 
@@ -45,8 +44,11 @@ class ChatTemplate:
 
     def render(self, messages: Sequence[Message]) -> list[int]:
         """The prompt ids (P,) up to and including the opening of the assistant's turn."""
-        guarded = [replace(m, content=self._guard(m.content)) for m in self.normalise(messages)]
-        ids = self._encode(self._render_text(guarded))
+        turns = self.normalise(messages)
+        spelled = self._spelled(turns)
+        for stand_in, name in spelled.items():
+            turns = [replace(turn, content=turn.content.replace(name, stand_in)) for turn in turns]
+        ids = self._encode(self._render_text(turns), spelled)
         bos = self._tokenizer.bos_token_id
         if self._adds_bos:
             while ids[:1] == [bos]:
@@ -104,22 +106,22 @@ class ChatTemplate:
         assert isinstance(text, str)
         return text
 
-    def _guard(self, text: str) -> str:
-        for place, name in enumerate(self._control_tokens):
-            if name in text:
-                text = text.replace(name, chr(_FIRST_STAND_IN + place))
-        return text
+    def _spelled(self, turns: Sequence[Message]) -> dict[str, str]:
+        """{a character that no turn uses: a control token that some turn spells out}, the longest first."""
+        text = "\0".join(turn.content for turn in turns)
+        names = [name for name in self._control_tokens if name in text]
+        used = set(text)
+        return dict(zip((c for c in _STAND_INS if c not in used), names, strict=False)) if names else {}
 
-    def _encode(self, text: str) -> list[int]:
+    def _encode(self, text: str, spelled: Mapping[str, str]) -> list[int]:
         """Token ids of a rendered prompt, where a stand-in becomes the ids of the letters of what it stands for."""
+        if not spelled:
+            return self._ids(text)
         ids: list[int] = []
-        for place, piece in enumerate(_STAND_IN.split(text)):
-            if place % 2:
-                name = self._control_tokens[ord(piece) - _FIRST_STAND_IN]
-                # Cut after its first letter the name is no longer a control token.
-                ids += self._ids(name[:1]) + self._ids(name[1:])
-            else:
-                ids += self._ids(piece)
+        for piece in re.split(f"([{''.join(spelled)}])", text):
+            name = spelled.get(piece)
+            # Cut after its first letter the name is no longer a control token.
+            ids += self._ids(piece) if name is None else self._ids(name[:1]) + self._ids(name[1:])
         return ids
 
     def _ids(self, text: str) -> list[int]:

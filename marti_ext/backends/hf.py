@@ -69,30 +69,23 @@ class HFBackend(BatchBackend):
         ids = torch.tensor([[pad] * (width - len(p)) + p for p in prompts], device=device)  # (B, P)
         mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=device)  # (B, P)
         sampler = _Sampler([r.sampling for r in requests], [r.seed for r in requests], max(limits), device)
-        with torch.inference_mode(), self.policy.active() as model:
+        config = GenerationConfig(
+            max_new_tokens=max(limits),
+            do_sample=False,  # the sampler leaves one token to choose from
+            eos_token_id=self.policy.end_token_ids,
+            pad_token_id=pad,
+        )
+        with torch.inference_mode(), self.policy.generation(config) as model:
             output = model.generate(
                 input_ids=ids,
                 attention_mask=mask,
-                generation_config=self._plain_generation(max(limits), pad),
+                generation_config=config,
                 logits_processor=LogitsProcessorList([sampler]),
                 stopping_criteria=StoppingCriteriaList([_RowLimits(width, limits, device)]),
             )
         replies = output[:, width:].cpu().numpy()  # (B, A), padded after each end
         log_probs = torch.stack(sampler.log_probs, dim=1).cpu().numpy()  # (B, A)
         return [self._completion(*row) for row in zip(prompts, replies, log_probs, limits, requests, strict=True)]
-
-    def _plain_generation(self, max_new_tokens: int, pad: int) -> GenerationConfig:
-        """Nothing but what the request says: a model's own generation config may hold penalties and cuts."""
-        return GenerationConfig(
-            max_new_tokens=max_new_tokens,
-            do_sample=False,  # the sampler leaves one token to choose from
-            eos_token_id=self.policy.end_token_ids,
-            pad_token_id=pad,
-            repetition_penalty=1.0,
-            no_repeat_ngram_size=0,
-            min_new_tokens=0,
-            num_beams=1,
-        )
 
     def _completion(
         self, prompt: list[int], reply: np.ndarray, log_probs: np.ndarray, limit: int, request: Request
@@ -145,7 +138,8 @@ class _Sampler(LogitsProcessor):
         if self._cut:
             ordered, order = probs.sort(stable=True, dim=-1, descending=True)
             before = ordered.cumsum(-1) - ordered  # the smallest set whose mass reaches top_p stays
-            probs = torch.zeros_like(probs).scatter(-1, order, torch.where(before < self._top_p, ordered, 0.0))
+            kept = (before < self._top_p) | (self._top_p >= 1)
+            probs = torch.zeros_like(probs).scatter(-1, order, torch.where(kept, ordered, 0.0))
         cumulative = probs.cumsum(-1)
         return torch.searchsorted(cumulative, uniforms * cumulative[:, -1:], right=True)
 

@@ -8,7 +8,13 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model, load_peft_weights, set_peft_model_state_dict
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from marti_ext.backends.options import Lora, ModelOptions, Precision
 from marti_ext.errors import UserError
@@ -66,6 +72,18 @@ class PolicyModel:
         """A model in this policy's precision."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
             yield model
+
+    @contextmanager
+    def generation(self, config: GenerationConfig) -> Iterator[Any]:
+        """The active model, generating by `config` alone: its own generation config may hold penalties and cuts."""
+        inner: Any = self.model.get_base_model() if isinstance(self.model, PeftModel) else self.model
+        own = inner.generation_config  # `generate` fills from it whatever it is not told
+        inner.generation_config = config
+        try:
+            with self.active() as model:
+                yield model
+        finally:
+            inner.generation_config = own
 
     def parameters(self) -> list[torch.nn.Parameter]:
         """What training moves: all weights, or those of the adapter."""
@@ -139,10 +157,12 @@ def load_policies(policies: Mapping[str, ModelOptions], *, seed: int) -> dict[st
         else:
             sharing.setdefault((policy.model, policy.device, policy.trust_remote_code), []).append(name)
     for names in sharing.values():
-        adapters = {name: lora for name in names if (lora := policies[name].lora) is not None}
+        # peft makes adapters' names part of module names and files: a policy called "default" or "model" would clash.
+        adapter_of = {name: f"policy-{place}" for place, name in enumerate(names)}
+        adapters = {adapter_of[name]: lora for name in names if (lora := policies[name].lora) is not None}
         base = add_adapters(_model_of(policies[names[0]]), adapters, seed=seed)
         tokenizer = _tokenizer_of(policies[names[0]])
-        models |= {name: PolicyModel(name, base, tokenizer, name, policies[name].precision) for name in names}
+        models |= {n: PolicyModel(n, base, tokenizer, adapter_of[n], policies[n].precision) for n in names}
     return models
 
 

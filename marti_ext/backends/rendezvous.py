@@ -92,12 +92,13 @@ class Rendezvous:
         """Answer all that wait. Nobody is woken before the last batch is done, so that no batch depends on timing."""
         batch, self._waiting = self._waiting, []
         by_backend: dict[BatchBackend, list[_Waiting]] = {}
-        for waiting in batch:
+        # In the order of seeds: that of arrival may depend on the speed of other backends.
+        for waiting in sorted(batch, key=lambda waiting: waiting.request.seed):
             by_backend.setdefault(waiting.backend, []).append(waiting)
         loop = asyncio.get_running_loop()
         outcomes = await asyncio.gather(
             *(
-                loop.run_in_executor(thread, backend.complete_batch, [w.request for w in group])
+                loop.run_in_executor(thread, _complete, backend, [w.request for w in group])
                 for backend, group in by_backend.items()
             ),
             return_exceptions=True,
@@ -114,3 +115,14 @@ class Rendezvous:
                 waiting.future.set_exception(reply)
             else:
                 waiting.future.set_result(reply)
+
+
+def _complete(backend: BatchBackend, requests: list[Request]) -> list[Completion]:
+    """A reply for every request, or an error that a future can carry."""
+    try:
+        replies = backend.complete_batch(requests)
+    except StopIteration as error:
+        raise RuntimeError(f"{type(backend).__name__} ran out of replies") from error
+    if len(replies) != len(requests):
+        raise RuntimeError(f"{type(backend).__name__} gave {len(replies)} replies to {len(requests)} requests")
+    return replies

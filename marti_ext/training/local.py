@@ -51,7 +51,7 @@ class LocalTrainer(PolicyTrainer):
 
     def step(self, samples: Sequence[Sample], *, step: int) -> Metrics:
         # In an order of their own, so that what an update holds does not depend on the order in which rows came.
-        rows = sorted(samples, key=lambda s: (s.group, s.token_ids.tobytes()))
+        rows = sorted(samples, key=lambda s: (s.group, s.token_ids.tobytes(), s.advantages.tobytes()))
         reference = self.reference_log_probs(rows) if rows and self.options.kl_loss_coef else None
         log: defaultdict[str, list[float]] = defaultdict(list)
         for epoch in range(self.options.max_epochs if rows else 0):

@@ -2,9 +2,8 @@
 
 import re
 
-from marti_ext.thinking import CLOSE, OPEN
+from marti_ext.thinking import CLOSE, OPEN, spoken
 from marti_ext.types import Score
-from marti_ext.verifiers.reply import spoken
 
 _TAG = re.compile(r"<[ \t]*(/?)[ \t]*score[ \t]*>", re.IGNORECASE)  # on one line: dropping lines never makes one
 _INTEGER = re.compile(r"[+-]?[0-9]+")

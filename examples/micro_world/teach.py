@@ -1,0 +1,92 @@
+"""Teaching by example: the character model learns additions from answers of which many are wrong.
+
+So it knows how to add and yet often samples a wrong answer: that is what reinforcement learning then has to gain.
+Shapes: B = rows of a batch, P = prompt tokens, T = tokens of the longest row.
+"""
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from character_model import build_model, build_tokenizer, save
+from torch import Tensor
+from transformers import PreTrainedTokenizerFast
+
+from additions import noisy_answer, reply
+from marti_ext.errors import UserError
+from marti_ext.types import Task
+
+OPTIONS_FILE = "teaching.json"
+WARMUP = 50  # steps
+IGNORED = -100  # no loss where a target has this id (transformers' convention)
+
+
+@dataclass(frozen=True)
+class Teaching:
+    """How the model is taught."""
+
+    steps: int = 600
+    seed: int = 0
+    wrong_share: float = 0.5  # of the answers
+    batch_size: int = 128  # questions, drawn anew for every step
+    learning_rate: float = 2e-3  # at its peak; falls to nearly 0
+    layers: int = 2
+    width: int = 128
+
+
+def taught_model(folder: Path, tasks: Sequence[Task], options: Teaching, report: Callable[[str], None]) -> Path:
+    """The folder of a model taught with these options; it is taught only if it is not there yet.
+
+    Raises UserError if the folder holds a model that was taught otherwise.
+    """
+    file = folder / OPTIONS_FILE
+    if file.exists():
+        before = json.loads(file.read_text(encoding="utf-8"))
+        if before != asdict(options):
+            raise UserError(f"{folder} holds a model taught with {before}, not {asdict(options)}: choose another --out")
+        return folder
+    teach(folder, tasks, options, report)
+    file.write_text(json.dumps(asdict(options)), encoding="utf-8")  # last: a half-written model is taught anew
+    return folder
+
+
+def teach(folder: Path, tasks: Sequence[Task], options: Teaching, report: Callable[[str], None]) -> None:
+    """Minimise the cross-entropy (nats per token) of noisy replies, and save the model. One seed, one model."""
+    rng = random.Random(options.seed)
+    tokenizer = build_tokenizer()
+    model = build_model(layers=options.layers, width=options.width, seed=options.seed).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate, betas=(0.9, 0.95), weight_decay=0.0)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min((step + 1) / WARMUP, 1.0) * max(1 - step / options.steps, 0.02)
+    )
+    for step in range(1, options.steps + 1):
+        drawn = rng.choices(tasks, k=options.batch_size)
+        replies = [reply(noisy_answer(task, options.wrong_share, rng)) for task in drawn]
+        input_ids, labels = batch(tokenizer, [task.prompt for task in drawn], replies)
+        loss = model(input_ids=input_ids, labels=labels).loss
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        if step % 100 == 0:
+            report(f"taught {step} of {options.steps} steps, loss {loss.item():.3f}")
+    save(folder, model.eval())
+
+
+def batch(tokenizer: PreTrainedTokenizerFast, prompts: Sequence[str], replies: Sequence[str]) -> tuple[Tensor, Tensor]:
+    """(input ids, labels), both (B, T) and padded on the right; labels are ignored on the prompts (P) and padding."""
+    assert isinstance(tokenizer.eos_token_id, int)
+    assert isinstance(tokenizer.pad_token_id, int)
+    asked = [tokenizer(prompt).input_ids for prompt in prompts]
+    said = [[*tokenizer(text).input_ids, tokenizer.eos_token_id] for text in replies]
+    width = max(len(p) + len(r) for p, r in zip(asked, said, strict=True))
+    input_ids = torch.full((len(prompts), width), tokenizer.pad_token_id)
+    labels = torch.full((len(prompts), width), IGNORED)
+    for row, (p, r) in enumerate(zip(asked, said, strict=True)):
+        input_ids[row, : len(p) + len(r)] = torch.tensor(p + r)
+        labels[row, len(p) : len(p) + len(r)] = torch.tensor(r)
+    return input_ids, labels

@@ -1,0 +1,196 @@
+"""The processes that run computer algebra: any comparison may hang or eat memory, so each can be killed.
+
+A worker speaks JSON, one line a message, over its standard streams. It is started at first use, by `subprocess` and
+not by `multiprocessing`: so it never imports the user's main module, uses no signals, and also works from threads,
+asyncio programs and daemonic processes.
+"""
+
+import atexit
+import contextlib
+import json
+import logging
+import os
+import resource
+import select
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import IO, Literal, cast
+
+MEMORY_LIMIT = 2 * 1024**3  # bytes of address space of one worker
+START_LIMIT = 60.0  # seconds a worker may take to load
+_READY = "ready"
+
+Verdict = Literal["equal", "different", "no_label"]
+
+
+class WorkerError(RuntimeError):
+    """A worker died: out of memory, crashed or was killed."""
+
+
+class WorkerPool:
+    """Up to `size` workers (default: one per CPU), started as calls overlap; for any number of threads.
+
+    A call waits for a free worker without limit; its own time limit begins when a worker takes it. So an answer that
+    hangs holds up one worker for the length of the limit, and delays others only while every worker is busy with such
+    answers. A worker that overran its limit or died is replaced at the next call.
+    """
+
+    def __init__(self, size: int | None = None) -> None:
+        self.size = size or os.cpu_count() or 1
+        self._idle: list[_Worker] = []  # changed by single appends and pops only, which are atomic
+        self._busy: set[_Worker] = set()
+        self._slots = threading.BoundedSemaphore(self.size)
+        self._closed = False
+
+    def compare(self, gold: str, pred: str, seconds: float) -> Verdict:
+        """The worker's verdict on two answers in normal form; "no_label" where the reference cannot be parsed.
+
+        `seconds` is wall-clock time. Raises TimeoutError (the worker is killed) and WorkerError.
+        """
+        with self._slots:
+            worker = self._living() or _Worker()
+            self._busy.add(worker)
+            reply = ""
+            try:
+                reply = worker.ask({"gold": gold, "pred": pred, "seconds": seconds}, seconds)
+            finally:  # also on KeyboardInterrupt: a worker with an open question is of no use to others
+                self._busy.discard(worker)
+                if reply and not self._closed:
+                    self._idle.append(worker)
+                else:
+                    worker.kill()
+        return cast(Verdict, reply)  # written by `serve`
+
+    def pids(self) -> list[int]:
+        """The process ids of the living workers."""
+        return [worker.process.pid for worker in (*self._idle, *self._busy)]
+
+    def close(self) -> None:
+        """Kill all workers; later calls fail."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop().kill()
+        for worker in list(self._busy):
+            worker.process.kill()  # the thread that waits for it clears up
+
+    def forget(self) -> None:
+        """Start afresh in a forked child: the parent's workers stay the parent's."""
+        for worker in (*self._idle, *self._busy):
+            worker.disown()
+        self._idle, self._busy, self._slots = [], set(), threading.BoundedSemaphore(self.size)
+
+    def _living(self) -> "_Worker | None":
+        """An idle worker that nobody has killed meanwhile."""
+        if self._closed:
+            raise WorkerError("the pool of workers is closed")
+        while self._idle:
+            worker = self._idle.pop()
+            if worker.process.poll() is None:
+                return worker
+            worker.kill()
+        return None
+
+
+class _Worker:
+    """One worker process, used by one thread at a time."""
+
+    def __init__(self) -> None:
+        path = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]))
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "marti_ext.verifiers.math.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            env={**os.environ, "PYTHONPATH": path},
+            start_new_session=True,  # Ctrl-C is for the program, not for its workers
+        )
+        self.buffer = b""
+        try:
+            self._receive(START_LIMIT)
+        except (TimeoutError, WorkerError) as error:  # no fault of an answer: the installation is broken
+            self.kill()
+            raise RuntimeError("the worker process for computer algebra did not start; see its error above") from error
+        except BaseException:
+            self.kill()
+            raise
+
+    def ask(self, request: dict[str, object], seconds: float) -> str:
+        try:
+            self._stream(self.process.stdin).write(json.dumps(request).encode() + b"\n")
+        except BrokenPipeError as error:
+            raise WorkerError("the worker was gone") from error
+        return self._receive(seconds)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.disown()
+
+    def disown(self) -> None:
+        for stream in (self.process.stdin, self.process.stdout):
+            with contextlib.suppress(OSError):
+                self._stream(stream).close()
+
+    def _receive(self, seconds: float) -> str:
+        """The next line of the worker."""
+        output = self._stream(self.process.stdout).fileno()
+        deadline = time.monotonic() + seconds
+        poller = select.poll()
+        poller.register(output, select.POLLIN)
+        while b"\n" not in self.buffer:
+            left = deadline - time.monotonic()
+            if left <= 0 or not poller.poll(left * 1000):
+                raise TimeoutError(f"no verdict within {seconds} s")
+            chunk = os.read(output, 4096)
+            if not chunk:
+                raise WorkerError(f"the worker died, exit code {self.process.wait()}")
+            self.buffer += chunk
+        line, _, self.buffer = self.buffer.partition(b"\n")
+        return line.decode()
+
+    @staticmethod
+    def _stream(stream: IO[bytes] | None) -> IO[bytes]:
+        assert stream is not None  # both ends are pipes
+        return stream
+
+
+POOL = WorkerPool()
+atexit.register(POOL.close)
+os.register_at_fork(after_in_child=POOL.forget)
+
+
+def serve() -> None:
+    """The worker's loop: one request a line until the parent closes the pipe, also by dying."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    logging.disable(logging.CRITICAL)  # Math-Verify warns that its timeouts are off
+    from marti_ext.verifiers.math.compare import same
+    from marti_ext.verifiers.math.symbolic import UnreadableLabelError, same_expression
+
+    with os.fdopen(os.dup(1), "wb", buffering=0) as replies:
+        os.dup2(2, 1)  # whatever a library prints must not look like a verdict
+        replies.write(f"{_READY}\n".encode())
+        for line in sys.stdin.buffer:
+            request = json.loads(line)
+            _limit_cpu(request["seconds"])
+            try:
+                verdict: Verdict = "equal" if same(request["gold"], request["pred"], same_expression) else "different"
+            except UnreadableLabelError:
+                verdict = "no_label"
+            except MemoryError:
+                os._exit(1)  # without a traceback, and without trust in what is left
+            replies.write(f"{verdict}\n".encode())
+
+
+def _limit_cpu(seconds: float) -> None:
+    """Let the kernel end this process if it computes on after its parent has died."""
+    used = time.process_time()
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    resource.setrlimit(resource.RLIMIT_CPU, (int(used + seconds) + 2, hard))
+
+
+if __name__ == "__main__":
+    serve()
