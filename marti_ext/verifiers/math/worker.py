@@ -8,9 +8,7 @@ asyncio programs and daemonic processes.
 import atexit
 import contextlib
 import json
-import logging
 import os
-import resource
 import select
 import subprocess
 import sys
@@ -19,9 +17,10 @@ import time
 from pathlib import Path
 from typing import IO, Literal, cast
 
+import marti_ext
+
 MEMORY_LIMIT = 2 * 1024**3  # bytes of address space of one worker
 START_LIMIT = 60.0  # seconds a worker may take to load
-_READY = "ready"
 
 Verdict = Literal["equal", "different", "no_label"]
 
@@ -98,9 +97,11 @@ class _Worker:
     """One worker process, used by one thread at a time."""
 
     def __init__(self) -> None:
-        path = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]))
+        path = os.pathsep.join(
+            filter(None, [str(Path(marti_ext.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+        )
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "marti_ext.verifiers.math.worker"],
+            [sys.executable, "-P", "-m", "marti_ext.verifiers.math.serve"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
@@ -160,37 +161,3 @@ class _Worker:
 POOL = WorkerPool()
 atexit.register(POOL.close)
 os.register_at_fork(after_in_child=POOL.forget)
-
-
-def serve() -> None:
-    """The worker's loop: one request a line until the parent closes the pipe, also by dying."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    logging.disable(logging.CRITICAL)  # Math-Verify warns that its timeouts are off
-    from marti_ext.verifiers.math.compare import same
-    from marti_ext.verifiers.math.symbolic import UnreadableLabelError, same_expression
-
-    with os.fdopen(os.dup(1), "wb", buffering=0) as replies:
-        os.dup2(2, 1)  # whatever a library prints must not look like a verdict
-        replies.write(f"{_READY}\n".encode())
-        for line in sys.stdin.buffer:
-            request = json.loads(line)
-            _limit_cpu(request["seconds"])
-            try:
-                verdict: Verdict = "equal" if same(request["gold"], request["pred"], same_expression) else "different"
-            except UnreadableLabelError:
-                verdict = "no_label"
-            except MemoryError:
-                os._exit(1)  # without a traceback, and without trust in what is left
-            replies.write(f"{verdict}\n".encode())
-
-
-def _limit_cpu(seconds: float) -> None:
-    """Let the kernel end this process if it computes on after its parent has died."""
-    used = time.process_time()
-    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-    resource.setrlimit(resource.RLIMIT_CPU, (int(used + seconds) + 2, hard))
-
-
-if __name__ == "__main__":
-    serve()
