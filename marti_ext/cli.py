@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,9 @@ from marti_ext.errors import UserError
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command: 0 if it went well, 2 for bad input (one line on stderr), 130 after ctrl-C."""
-    options = _parser().parse_args(arguments)
+    # Read when torch loads. Threads that wait by spinning make a busy machine twenty times slower.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    options = _parse(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     try:
         options.run(options, Console())
@@ -49,10 +52,25 @@ def _rollout(options: argparse.Namespace, console: Console) -> None:
 
 
 def _report(options: argparse.Namespace, console: Console) -> None:
+    from marti_ext.records import last_episodes
     from marti_ext.report import report
+    from marti_ext.transcript import print_episodes
 
-    for path in report(options.run_folder, console):
-        console.print(str(path), markup=False, highlight=False)
+    plots = report(options.run_folder, console)
+    if options.show:
+        print_episodes(last_episodes(options.run_folder), options.show, console)
+    for path in plots:
+        console.print(f"plot         {path}", markup=False, highlight=False)
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = _parser()
+    options, rest = parser.parse_known_args(arguments)  # argparse leaves overrides that stand behind an option
+    for word in rest:
+        if word.startswith("-") or "overrides" not in options:
+            parser.error(f"unrecognized argument: {word}")
+        options.overrides.append(word)
+    return options
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -66,13 +84,14 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     rollout = commands.add_parser("rollout", help="let a team work without training it")
-    rollout.add_argument("--show", type=int, default=0, metavar="N", help="print the first N episodes")
+    rollout.add_argument("--show", type=int, default=0, metavar="N", help="print N episodes")
     for command, run in ((train, _train), (rollout, _rollout)):
         command.add_argument("config", type=Path, help="a YAML file")
         command.add_argument("overrides", nargs="*", metavar="key.path=value", help="in place of what the file says")
         command.set_defaults(run=run)
     report = commands.add_parser("report", help="plots and a table of a run")
     report.add_argument("run_folder", type=Path, help="the run_dir of a run")
+    report.add_argument("--show", type=int, default=0, metavar="N", help="print N episodes of the last step")
     report.set_defaults(run=_report)
     return parser
 

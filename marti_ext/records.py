@@ -164,6 +164,12 @@ def read_episodes(path: Path) -> Iterator[Episode]:
     return (episode for file in files for episode in _episodes_of(file))
 
 
+def last_episodes(folder: Path) -> Iterator[Episode]:
+    """The episodes of the last step of a run folder. Raises UserError as `read_episodes` does."""
+    files = episode_files(folder)
+    return read_episodes(files[max(files)] if files else folder)
+
+
 def _episodes_of(path: Path) -> Iterator[Episode]:
     for number, record in _records(path):
         try:

@@ -76,7 +76,12 @@ async def run_episodes(
         return episode
 
     async with rendezvous.open():
-        return await asyncio.gather(*(one(task, copy) for task in tasks for copy in range(copies)))
+        running = [asyncio.create_task(one(task, copy)) for task in tasks for copy in range(copies)]
+        try:
+            return await asyncio.gather(*running)
+        finally:  # after an error none is left behind waiting
+            for episode in running:
+                episode.cancel()
 
 
 def _refuse_doubles(what: str, names: Sequence[str]) -> None:

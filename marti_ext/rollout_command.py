@@ -11,7 +11,7 @@ from marti_ext.progress import RunProgress
 from marti_ext.records import write_episodes
 from marti_ext.run_folder import writable
 from marti_ext.stages import check_backends, roll_out
-from marti_ext.transcript import show_episode
+from marti_ext.transcript import print_episodes
 
 
 def rollout(config: Config, console: Console, *, show: int = 0) -> Path:
@@ -29,8 +29,7 @@ def rollout(config: Config, console: Console, *, show: int = 0) -> Path:
         episodes = roll_out(config, plan, agents, 0, lambda _: progress.episode_done())
     plan.reward.assign([episode for episode in episodes if episode.status == "ok"])
     path = write_episodes(folder, 0, episodes)
-    for episode in episodes[:show]:
-        console.print(show_episode(episode))
+    print_episodes(episodes, show, console)
     counts = Counter(episode.status for episode in episodes)
     console.print(f"{', '.join(f'{n} {status}' for status, n in counts.items())}: {path}", markup=False)
     return path

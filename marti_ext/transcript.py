@@ -1,13 +1,21 @@
 """One discussion, readable in a terminal."""
 
 import unicodedata
+from collections.abc import Iterable
+from itertools import islice
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.rule import Rule
 from rich.text import Text
 
 from marti_ext.types import Episode, Turn
+
+
+def print_episodes(episodes: Iterable[Episode], count: int, console: Console) -> None:
+    """The first `count` episodes, one below the other."""
+    for episode in islice(episodes, count):
+        console.print(show_episode(episode))
 
 
 def show_episode(episode: Episode) -> RenderableType:

@@ -204,10 +204,11 @@ def test_a_baseline_for_each_interaction_leaves_valid_scorings_alone() -> None:
 @given(data=st.data())
 def test_the_order_of_episodes_and_agents_changes_nothing(normalize: Any, data: st.DataObject) -> None:
     rewards = data.draw(st.lists(st.sampled_from([-1.0, 0.0, 0.3, 1.0]), min_size=4, max_size=12))
+    interactions = ["solution", "solution", "scoring", "scoring"]
     turns = [
-        turn(reward, 1, agent=f"agent{place}", policy="pq"[place % 2], interaction=["solution", "scoring"][place // 2 % 2])
+        turn(reward, agent=f"agent{place}", policy="pq"[place % 2], interaction=interactions[place % 4])
         for place, reward in enumerate(rewards)
-    ]  # fmt: skip
+    ]
     shuffled = data.draw(st.permutations(turns))
     maker = ReinforcePP(normalize=normalize)
     straight = maker.make([episode(one) for one in turns], no_reference)
@@ -267,7 +268,7 @@ def test_samples_know_what_they_answer_and_how_they_were_sampled() -> None:
 
 
 # OpenRLHF 0.11.2 as installed; of the packages that its modules name, those that are not installed get stand-ins.
-CLUSTER_PACKAGES = ("ray", "deepspeed", "flash_attn", "vllm", "torchdata", "pylatexenc", "aiohttp", "bitsandbytes")
+CLUSTER_PACKAGES = ("ray", "deepspeed", "flash_attn", "vllm", "torchdata", "pylatexenc", "aiohttp")
 
 
 class StandIns:
@@ -379,6 +380,3 @@ def test_stand_ins_are_gone_after_use() -> None:
             assert "openrlhf" in sys.modules
         assert "openrlhf" not in sys.modules
     assert not any(isinstance(finder, StandIns) for finder in sys.meta_path)
-    assert all(
-        name in sys.modules or importlib.util.find_spec(name) is None for name in StandIns(CLUSTER_PACKAGES).names
-    )

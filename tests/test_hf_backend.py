@@ -376,6 +376,14 @@ def test_two_adapters_on_one_base_reply_each_for_itself(tmp_path: Path) -> None:
     assert all(torch.equal(after[name], weight) for name, weight in base.items())
 
 
+def test_the_generation_config_of_a_shared_base_does_not_leak_in(tmp_path: Path) -> None:
+    policy = lora_policies(tmp_path, "a", "b")["a"]
+    requests = mixed_requests(4)
+    plain = [ids(reply) for reply in HFBackend(policy).complete_batch(requests)]
+    policy.model.get_base_model().generation_config.suppress_tokens = [tokens[0] for tokens in plain]
+    assert [ids(reply) for reply in HFBackend(policy).complete_batch(requests)] == plain
+
+
 def test_the_base_of_an_adapter_is_the_model_without_it(tmp_path: Path) -> None:
     policy = lora_policies(tmp_path, "a", "b")["b"]
     with torch.no_grad():

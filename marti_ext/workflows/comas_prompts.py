@@ -39,7 +39,8 @@ JUDGE = (
     "2: the solution is right in essence; the critique names small flaws.\n"
     "1: the solution has a fatal error, and the critique found it."
 )
-VERDICT = "End with exactly one of <score>1</score>, <score>2</score> or <score>3</score>."
+# A judge that only repeats this has given no score.
+VERDICT = f"End with <score>N</score>, where N is a whole number from {LOW} to {HIGH}."
 # (problem, solution, critique, judgement), one for each end of the scale, so that neither is favoured.
 WORKED_EXAMPLES = (
     (
