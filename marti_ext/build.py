@@ -14,6 +14,7 @@ from marti_ext.errors import UserError
 from marti_ext.experience.base import ExperienceMaker
 from marti_ext.registry import build_plugin
 from marti_ext.rewards.base import RewardFunction
+from marti_ext.rollout import refuse_doubles
 from marti_ext.seeds import derive_seed
 from marti_ext.workflows.base import Workflow
 
@@ -69,6 +70,7 @@ def build_agents(config: Config, backends: Mapping[str, Backend], *, training: b
         )
         for agent in config.agents
     ]
+    refuse_doubles("agent name", [agent.name for agent in agents])
     for agent in agents:
         window = agent.backend.context_window
         if window is not None and agent.sampling.max_tokens >= window:

@@ -12,6 +12,7 @@ from rich.console import Console
 from marti_ext.config import Config
 from marti_ext.config_file import load_config, reference
 from marti_ext.errors import UserError
+from marti_ext.registry import plugin_reference
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,11 +38,11 @@ def _train(options: argparse.Namespace, console: Console) -> None:
 
     checkpoint = train(config, console)
     run = Path(config.run_dir)
-    console.print(f"\nepisodes     {run}/episodes-*.jsonl", markup=False, highlight=False)
-    console.print(f"metrics      {run}/metrics.jsonl, {run}/timings.jsonl", markup=False, highlight=False)
+    _say(console, f"\nepisodes     {run}/episodes-*.jsonl")
+    _say(console, f"metrics      {run}/metrics.jsonl, {run}/timings.jsonl")
     for policy in sorted(path.name for path in checkpoint.iterdir() if path.is_dir()):
-        console.print(f"checkpoint   {checkpoint}/{policy}", markup=False, highlight=False)
-    console.print(f"next         marti-ext report {run}", markup=False, highlight=False)
+        _say(console, f"checkpoint   {checkpoint}/{policy}")
+    _say(console, f"next         marti-ext report {run}")
 
 
 def _rollout(options: argparse.Namespace, console: Console) -> None:
@@ -60,7 +61,11 @@ def _report(options: argparse.Namespace, console: Console) -> None:
     if options.show:
         print_episodes(last_episodes(options.run_folder), options.show, console)
     for path in plots:
-        console.print(f"plot         {path}", markup=False, highlight=False)
+        _say(console, f"plot         {path}")
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)  # a path that is broken cannot be copied
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -102,6 +107,13 @@ def _key_table() -> str:
     for key, default, meaning in reference():
         lines.append(f"  {key}" + (f" = {default}" if default else ""))
         lines.append(f"      {meaning}")
+    lines += [
+        "",
+        "plug-ins that come along; their options stand beside the name (workflow: {name: comas, rounds: 2}):",
+    ]
+    for slot, name, meaning, options in plugin_reference():
+        lines += ["", f"  {slot}: {name}", *(f"      {line}" for line in meaning.splitlines())]
+        lines += [f"      {name}.{option} = {default}" for option, default in options.items()]
     return "\n".join(lines)
 
 

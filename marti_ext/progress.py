@@ -51,7 +51,9 @@ class RunProgress:
         notes = [f"{row['policy']}: {_rewards(row)}" for row in rows]
         self._progress.update(self._steps, advance=1, note=" | ".join(notes))
         for note in notes:
-            self._console.print(f"step {step + 1}, {seconds:.0f} s · {note}", markup=False, highlight=False)
+            self._console.print(
+                f"step {step + 1}, {seconds:.0f} s · {note}", markup=False, highlight=False, soft_wrap=True
+            )
 
 
 def _rewards(row: Mapping[str, Any]) -> str:

@@ -4,8 +4,9 @@ import dataclasses
 import difflib
 import importlib
 import importlib.util
+import inspect
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -73,6 +74,15 @@ def find_class(slot: str, name: str) -> Any:
     if not hasattr(module, attribute):
         raise UserError(f"{slot} {name!r}: {place} has no {attribute}; {nearest(attribute, _classes(module))}")
     return vars(module)[attribute]
+
+
+def plugin_reference() -> Iterator[tuple[str, str, str, dict[str, Any]]]:
+    """(slot, name, meaning, options with their defaults) of every built-in plug-in."""
+    for slot, names in BUILT_IN.items():
+        for name in names:
+            plugin = find_class(slot, name)
+            options = {field.name: field.default for field in dataclasses.fields(plugin)}
+            yield slot, name, inspect.cleandoc(plugin.__doc__ or ""), options
 
 
 def _import(slot: str, module: str) -> ModuleType:

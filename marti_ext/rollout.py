@@ -62,8 +62,8 @@ async def run_episodes(
 
     `on_episode` sees each one as it ends. Raises UserError where agents or tasks cannot be told apart.
     """
-    _refuse_doubles("agent name", [agent.name for agent in agents])
-    _refuse_doubles("task id", [task.id for task in tasks])
+    refuse_doubles("agent name", [agent.name for agent in agents])
+    refuse_doubles("task id", [task.id for task in tasks])
     rendezvous = Rendezvous()
     places = asyncio.Semaphore(concurrency)
 
@@ -84,7 +84,8 @@ async def run_episodes(
                 episode.cancel()
 
 
-def _refuse_doubles(what: str, names: Sequence[str]) -> None:
+def refuse_doubles(what: str, names: Sequence[str]) -> None:
+    """Raise UserError for a name that stands twice."""
     for name, count in Counter(names).items():
         if count > 1:
             raise UserError(f"{what} {name!r} is used {count} times; each needs its own")

@@ -31,5 +31,7 @@ def rollout(config: Config, console: Console, *, show: int = 0) -> Path:
     path = write_episodes(folder, 0, episodes)
     print_episodes(episodes, show, console)
     counts = Counter(episode.status for episode in episodes)
-    console.print(f"{', '.join(f'{n} {status}' for status, n in counts.items())}: {path}", markup=False)
+    console.print(
+        f"{', '.join(f'{n} {status}' for status, n in counts.items())}: {path}", markup=False, soft_wrap=True
+    )
     return path

@@ -46,7 +46,9 @@ def taught_model(folder: Path, tasks: Sequence[Task], options: Teaching, report:
     if file.exists():
         before = json.loads(file.read_text(encoding="utf-8"))
         if before != asdict(options):
-            raise UserError(f"{folder} holds a model taught with {before}, not {asdict(options)}: choose another --out")
+            raise UserError(
+                f"{folder} holds a model taught with {before}, not {asdict(options)}: choose another --out"
+            )
         return folder
     teach(folder, tasks, options, report)
     file.write_text(json.dumps(asdict(options)), encoding="utf-8")  # last: a half-written model is taught anew
