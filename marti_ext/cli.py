@@ -12,6 +12,7 @@ from rich.console import Console
 from marti_ext.config import Config
 from marti_ext.config_file import load_config, reference
 from marti_ext.errors import UserError
+from marti_ext.progress import say
 from marti_ext.registry import plugin_reference
 
 
@@ -38,11 +39,11 @@ def _train(options: argparse.Namespace, console: Console) -> None:
 
     checkpoint = train(config, console)
     run = Path(config.run_dir)
-    _say(console, f"\nepisodes     {run}/episodes-*.jsonl")
-    _say(console, f"metrics      {run}/metrics.jsonl, {run}/timings.jsonl")
+    say(console, f"\nepisodes     {run}/episodes-*.jsonl")
+    say(console, f"metrics      {run}/metrics.jsonl, {run}/timings.jsonl")
     for policy in sorted(path.name for path in checkpoint.iterdir() if path.is_dir()):
-        _say(console, f"checkpoint   {checkpoint}/{policy}")
-    _say(console, f"next         marti-ext report {run}")
+        say(console, f"checkpoint   {checkpoint}/{policy}")
+    say(console, f"next         marti-ext report {run}")
 
 
 def _rollout(options: argparse.Namespace, console: Console) -> None:
@@ -61,11 +62,7 @@ def _report(options: argparse.Namespace, console: Console) -> None:
     if options.show:
         print_episodes(last_episodes(options.run_folder), options.show, console)
     for path in plots:
-        _say(console, f"plot         {path}")
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)  # a path that is broken cannot be copied
+        say(console, f"plot         {path}")
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -8,6 +8,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 
+def say(console: Console, text: str) -> None:
+    """Print a line literally and unbroken: a path that is broken cannot be copied."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 class RunProgress:
     """A bar of steps with the latest rewards, and below it one of the stage that is running.
 
@@ -51,9 +56,7 @@ class RunProgress:
         notes = [f"{row['policy']}: {_rewards(row)}" for row in rows]
         self._progress.update(self._steps, advance=1, note=" | ".join(notes))
         for note in notes:
-            self._console.print(
-                f"step {step + 1}, {seconds:.0f} s · {note}", markup=False, highlight=False, soft_wrap=True
-            )
+            say(self._console, f"step {step + 1}, {seconds:.0f} s · {note}")
 
 
 def _rewards(row: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from marti_ext.build import build_agents, build_backends, build_plan
 from marti_ext.config import Config
-from marti_ext.progress import RunProgress
+from marti_ext.progress import RunProgress, say
 from marti_ext.records import write_episodes
 from marti_ext.run_folder import writable
 from marti_ext.stages import check_backends, roll_out
@@ -31,7 +31,5 @@ def rollout(config: Config, console: Console, *, show: int = 0) -> Path:
     path = write_episodes(folder, 0, episodes)
     print_episodes(episodes, show, console)
     counts = Counter(episode.status for episode in episodes)
-    console.print(
-        f"{', '.join(f'{n} {status}' for status, n in counts.items())}: {path}", markup=False, soft_wrap=True
-    )
+    say(console, f"{', '.join(f'{n} {status}' for status, n in counts.items())}: {path}")
     return path

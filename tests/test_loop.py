@@ -191,7 +191,7 @@ def test_kl_in_the_reward_and_as_a_loss_run_through_the_loop(tiny_config: dict[s
 
 
 def test_a_run_whose_episodes_all_fail_stops_with_the_first_reason(tiny_config: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match="all 6 episodes failed; the first: .*boom"):
+    with pytest.raises(UserError, match=r"all 6 episodes failed; the first: .*boom"):
         run(tiny_config, workflow={"name": f"{Path(__file__).parent}/plugins/failing.py:Failing"})
 
 

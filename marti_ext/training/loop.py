@@ -15,7 +15,7 @@ from marti_ext.config import Config
 from marti_ext.episode_metrics import policy_metrics
 from marti_ext.errors import UserError
 from marti_ext.experience.base import ReferenceLogProbs
-from marti_ext.progress import RunProgress
+from marti_ext.progress import RunProgress, say
 from marti_ext.records import write_episodes
 from marti_ext.run_folder import RunFolder
 from marti_ext.stages import check_backends, roll_out
@@ -109,7 +109,7 @@ def train(config: Config, console: Console | None = None, on_step: OnStep = lamb
         latest = checkpoints.latest()
         first = checkpoints.load(latest, trainers) if latest else 0
         folder.forget_from(first)
-        console.print(f"{plan.stream.describe()}. Steps {first + 1} to {config.steps}.", markup=False, soft_wrap=True)
+        say(console, f"{plan.stream.describe()}. Steps {first + 1} to {config.steps}.")
         on_step(first, agents)
         with closing(Trackers(_trackers(config, folder.path))) as trackers, run.progress.shown(config.steps, first):
             for step in range(first, config.steps):
