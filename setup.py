@@ -16,7 +16,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     license_files=["LICENSE"],
-    python_requires=">=3.11,<3.13",
+    python_requires=">=3.11,<3.12",
     packages=find_packages(include=["marti_ext", "marti_ext.*"]),
     install_requires=[
         "datasets==5.2.0",

@@ -1,7 +1,7 @@
 # Sourced by the scripts that set everything up by themselves: install_once EXTRA [PACKAGE ...]
 #
 # Makes .venv and installs marti_ext with one of setup.py's extras, then further packages without their dependencies.
-# What is installed already is not installed again. PYTHON chooses the interpreter (3.11 or 3.12).
+# What is installed already is not installed again. PYTHON chooses the interpreter (3.11).
 
 install_once() {
     local extra=$1 stamp
@@ -9,14 +9,14 @@ install_once() {
     stamp=.venv/.installed-$(printf '%s\n' "$extra" "$@" | cat - setup.py | cksum | cut -d' ' -f1)
     [ -e "$stamp" ] && return
     if [ ! -x .venv/bin/pip ]; then
-        "${PYTHON:-python3}" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' ||
-            { echo "marti_ext needs Python 3.11 or 3.12: set PYTHON=/path/to/python3.11" >&2; return 1; }
+        "${PYTHON:-python3}" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' ||
+            { echo "marti_ext needs Python 3.11: set PYTHON=/path/to/python3.11" >&2; return 1; }
         "${PYTHON:-python3}" -m venv .venv
     fi
     echo "Installing marti_ext[$extra] into .venv ..."
-    .venv/bin/pip install --quiet --disable-pip-version-check --editable ".[$extra]"
+    .venv/bin/pip install -qq --no-compile --disable-pip-version-check --editable ".[$extra]"
     if [ $# -gt 0 ]; then
-        .venv/bin/pip install --quiet --disable-pip-version-check --no-deps "$@"
+        .venv/bin/pip install -qq --no-compile --disable-pip-version-check --no-deps "$@"
     fi
     touch "$stamp"
 }

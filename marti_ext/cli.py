@@ -14,10 +14,14 @@ from marti_ext.config_file import load_config, reference
 from marti_ext.errors import UserError
 from marti_ext.progress import say
 from marti_ext.registry import plugin_reference
+from marti_ext.training.base import NonFiniteError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command: 0 if it went well, 2 for bad input (one line on stderr), 130 after ctrl-C."""
+    """Run one command: 0 if it went well, 1 for a loss that is no number, 2 for bad input, 130 after ctrl-C.
+
+    What went wrong is one line on stderr.
+    """
     # Read when torch loads. Threads that wait by spinning make a busy machine twenty times slower.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     options = _parse(arguments)
@@ -27,6 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"marti-ext: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
+    except NonFiniteError as error:
+        print(f"marti-ext: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("marti-ext: stopped; the same command goes on from the last checkpoint", file=sys.stderr)
         return 130

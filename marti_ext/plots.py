@@ -54,7 +54,7 @@ def draw_plots(metrics: Sequence[Row], timings: Sequence[Row], folder: Path) -> 
         "invalid_score_rate": ("invalid scores", "share of scorings"),
     }
     training = {
-        "kl": ("KL to the reference", "nats"),
+        "kl": ("KL of the step", "nats"),
         "clip_fraction": ("clip fraction", "share of tokens"),
         "grad_norm": ("gradient norm", "L2 norm"),
     }

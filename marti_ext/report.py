@@ -19,7 +19,8 @@ POLICY_METRICS = {  # metric of a row -> how the table calls it
     "objection_rate": "objections (share)",
     "response_length": "response length (tokens)",
     "truncated_rate": "truncated replies (share)",
-    "kl": "KL to reference (nats)",
+    "kl": "KL of the step (nats)",
+    "reference_kl": "KL to the initial policy (nats)",
     "clip_fraction": "clipped tokens (share)",
     "grad_norm": "gradient norm",
 }
