@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Column
 
 
 def say(console: Console, text: str) -> None:
@@ -21,12 +22,12 @@ class RunProgress:
 
     def __init__(self, console: Console) -> None:
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", table_column=Column(no_wrap=True, min_width=12)),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}", markup=False),
+            TextColumn("{task.fields[note]}", markup=False, table_column=Column(no_wrap=True)),
             console=console,
         )
         self._console = console
@@ -53,10 +54,10 @@ class RunProgress:
 
     def step_done(self, step: int, rows: Sequence[Mapping[str, Any]], seconds: float) -> None:
         """A step is done: its rows of metrics, one per policy."""
-        notes = [f"{row['policy']}: {_rewards(row)}" for row in rows]
-        self._progress.update(self._steps, advance=1, note=" | ".join(notes))
-        for note in notes:
-            say(self._console, f"step {step + 1}, {seconds:.0f} s · {note}")
+        means = (f"{row['policy']} {row['reward']:+.2f}" for row in rows if row["reward"] is not None)
+        self._progress.update(self._steps, advance=1, note=f"reward {', '.join(means)}")
+        for row in rows:
+            say(self._console, f"step {step}, {seconds:.0f} s · {row['policy']}: {_rewards(row)}")
 
 
 def _rewards(row: Mapping[str, Any]) -> str:

@@ -109,7 +109,7 @@ def train(config: Config, console: Console | None = None, on_step: OnStep = lamb
         latest = checkpoints.latest()
         first = checkpoints.load(latest, trainers) if latest else 0
         folder.forget_from(first)
-        say(console, f"{plan.stream.describe()}. Steps {first + 1} to {config.steps}.")
+        say(console, f"{plan.stream.describe()}. Steps {first} to {config.steps - 1}.")
         on_step(first, agents)
         with closing(Trackers(_trackers(config, folder.path))) as trackers, run.progress.shown(config.steps, first):
             for step in range(first, config.steps):
