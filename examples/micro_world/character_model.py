@@ -4,7 +4,7 @@ import string
 from pathlib import Path
 
 import torch
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers  # type: ignore[import-untyped]
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 END, PAD = "<end>", "<pad>"
@@ -42,7 +42,9 @@ def build_model(
         eos_token_id=1,
         bos_token_id=None,
     )
-    return LlamaForCausalLM(config).eval()
+    model = LlamaForCausalLM(config)
+    model.eval()
+    return model
 
 
 def save(folder: Path, model: LlamaForCausalLM) -> Path:

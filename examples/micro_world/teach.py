@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+from additions import noisy_answer, reply
 from character_model import build_model, build_tokenizer, save
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from additions import noisy_answer, reply
 from marti_ext.errors import UserError
 from marti_ext.types import Task
 
@@ -28,13 +28,13 @@ IGNORED = -100  # no loss where a target has this id (transformers' convention)
 class Teaching:
     """How the model is taught."""
 
-    steps: int = 600
+    steps: int = 500
     seed: int = 0
     wrong_share: float = 0.5  # of the answers
     batch_size: int = 128  # questions, drawn anew for every step
-    learning_rate: float = 2e-3  # at its peak; falls to nearly 0
+    learning_rate: float = 3e-3  # at its peak; falls to nearly 0
     layers: int = 2
-    width: int = 128
+    width: int = 96
 
 
 def taught_model(folder: Path, tasks: Sequence[Task], options: Teaching, report: Callable[[str], None]) -> Path:
@@ -59,7 +59,8 @@ def teach(folder: Path, tasks: Sequence[Task], options: Teaching, report: Callab
     """Minimise the cross-entropy (nats per token) of noisy replies, and save the model. One seed, one model."""
     rng = random.Random(options.seed)
     tokenizer = build_tokenizer()
-    model = build_model(layers=options.layers, width=options.width, seed=options.seed).train()
+    model = build_model(layers=options.layers, width=options.width, seed=options.seed)
+    model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate, betas=(0.9, 0.95), weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: min((step + 1) / WARMUP, 1.0) * max(1 - step / options.steps, 0.02)
@@ -76,7 +77,8 @@ def teach(folder: Path, tasks: Sequence[Task], options: Teaching, report: Callab
         schedule.step()
         if step % 100 == 0:
             report(f"taught {step} of {options.steps} steps, loss {loss.item():.3f}")
-    save(folder, model.eval())
+    model.eval()
+    save(folder, model)
 
 
 def batch(tokenizer: PreTrainedTokenizerFast, prompts: Sequence[str], replies: Sequence[str]) -> tuple[Tensor, Tensor]:
