@@ -39,6 +39,11 @@ def build_plan(config: Config) -> Plan:
     reward = build_plugin("reward", RewardFunction, config.reward.name, config.reward.options)  # type: ignore[type-abstract]
     maker = build_plugin("experience", ExperienceMaker, config.experience.name, config.experience.options)  # type: ignore[type-abstract]
     stream = load_stream(config.data, needs_label=reward.needs_label, seed=config.seed)
+    if config.rollout.tasks_per_step > len(stream):
+        raise UserError(
+            f"rollout.tasks_per_step is {config.rollout.tasks_per_step}, but there are {len(stream)} tasks; lower it, "
+            "or use rollout.copies_per_task for more episodes of each"
+        )
     workflow.check(stream.tasks)
     reward.check(stream.tasks)
     return Plan(workflow, reward, maker, stream)

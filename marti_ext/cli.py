@@ -18,11 +18,11 @@ from marti_ext.training.base import NonFiniteError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command: 0 if it went well, 1 for a loss that is no number, 2 for bad input, 130 after ctrl-C.
+    """Run one command: 0 if it went well, 2 for bad input, 130 after ctrl-C.
 
-    What went wrong is one line on stderr.
+    1 for a full disk, or a loss that is no number. What went wrong is one line on stderr.
     """
-    # Read when torch loads. Threads that wait by spinning make a busy machine twenty times slower.
+    # Read when torch loads. Threads that wait by spinning slow a busy machine down many times.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     options = _parse(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
@@ -34,6 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except NonFiniteError as error:
         print(f"marti-ext: {error}", file=sys.stderr)
         return 1
+    except OSError as error:  # a full disk, most of all
+        print(f"marti-ext: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("marti-ext: stopped; the same command goes on from the last checkpoint", file=sys.stderr)
         return 130
@@ -42,12 +45,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _train(options: argparse.Namespace, console: Console) -> None:
     config = load_config(options.config, options.overrides)
+    from marti_ext.report import draw
     from marti_ext.training.loop import train
 
     checkpoint = train(config, console)
     run = Path(config.run_dir)
     say(console, f"\nepisodes     {run}/episodes-*.jsonl")
     say(console, f"metrics      {run}/metrics.jsonl, {run}/timings.jsonl")
+    draw(run)
+    say(console, f"plots        {run}/plots/*.png")
     for policy in sorted(path.name for path in checkpoint.iterdir() if path.is_dir()):
         say(console, f"checkpoint   {checkpoint}/{policy}")
     say(console, f"next         marti-ext report {run}")
@@ -93,16 +99,22 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     rollout = commands.add_parser("rollout", help="let a team work without training it")
-    rollout.add_argument("--show", type=int, default=0, metavar="N", help="print N episodes")
+    rollout.add_argument("--show", type=_count, default=0, metavar="N", help="print N episodes")
     for command, run in ((train, _train), (rollout, _rollout)):
         command.add_argument("config", type=Path, help="a YAML file")
         command.add_argument("overrides", nargs="*", metavar="key.path=value", help="in place of what the file says")
         command.set_defaults(run=run)
     report = commands.add_parser("report", help="plots and a table of a run")
     report.add_argument("run_folder", type=Path, help="the run_dir of a run")
-    report.add_argument("--show", type=int, default=0, metavar="N", help="print N episodes of the last step")
+    report.add_argument("--show", type=_count, default=0, metavar="N", help="print N episodes of the last step")
     report.set_defaults(run=_report)
     return parser
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of episodes")
+    return int(text)
 
 
 def _key_table() -> str:

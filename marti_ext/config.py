@@ -13,7 +13,11 @@ from marti_ext.training.options import TrainingOptions
 class Section(BaseModel):
     """A mapping of the YAML file; unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
+
+
+# A policy's name is also that of its folder.
+PolicyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
 class Sampling(Section):
@@ -83,7 +87,9 @@ class ScriptedPolicy(Section):
 
 
 def _backend_of(policy: Any) -> str:
-    return str(policy.get("backend", "hf")) if isinstance(policy, dict) else str(policy.backend)
+    if isinstance(policy, OpenAIPolicy | ScriptedPolicy):
+        return policy.backend
+    return str(policy.get("backend", "hf")) if isinstance(policy, dict) else "hf"
 
 
 Policy = Annotated[
@@ -117,7 +123,8 @@ class Rollout(Section):
     concurrency: int = Field(256, ge=1)
     """Episodes that run at once."""
     timeout: float | None = Field(None, gt=0)
-    """Deadline of an episode in seconds; an episode past it is left out. None by default."""
+    """Deadline of an episode in seconds; an episode past it is left out. It ends what a workflow waits for, not code
+    of its own that never waits."""
 
 
 class Checkpoint(Section):
@@ -152,10 +159,10 @@ class Tracking(Section):
 class Config(Section):
     """One run."""
 
-    run_dir: str
+    run_dir: str = Field(min_length=1)
     """The run folder: what the run writes, and resumes from."""
     seed: int = 0
-    """The same config and seed give the same run on the local backend, bit for bit."""
+    """The same config and seed give the same run on a CPU, bit for bit."""
     backend: Literal["local"] = "local"
     """Where policies are sampled and trained; local: in this process, with plain torch."""
     steps: int = Field(1, ge=1)
@@ -166,8 +173,8 @@ class Config(Section):
     """The tasks."""
     agents: list[AgentConfig] = Field(min_length=1)
     """The team, in the order in which workflows see it."""
-    policies: dict[str, Policy] = Field(min_length=1)
-    """Policies by name."""
+    policies: dict[PolicyName, Policy] = Field(min_length=1)
+    """Policies by name: letters, digits, '_' and '-', as for agents."""
     sampling: Sampling = Sampling()
     """How all agents sample."""
     workflow: Plugin

@@ -16,10 +16,10 @@ from marti_ext.registry import nearest
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     """The checked config. Raises UserError in one line naming the file or key, the value seen and the fix."""
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = yaml.load(path.read_text(encoding="utf-8"), _StrictLoader)
     except OSError as error:
         raise UserError(f"cannot read the config {str(path)!r}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict):
         raise UserError(f"{path}: expected a mapping of keys to values, found {type(values).__name__}")
@@ -78,7 +78,7 @@ def _set(values: dict[str, Any], override: str) -> None:
             if node.get(part) is None:
                 node[part] = {}
             node = node[part]
-        elif isinstance(node, list) and part.isdigit() and int(part) < len(node):
+        elif isinstance(node, list) and _is_place(part) and int(part) < len(node):
             node = node[int(part)]
         else:
             raise UserError(f"override {override!r}: there is nothing at {'.'.join(parents[: depth + 1])}")
@@ -88,10 +88,25 @@ def _set(values: dict[str, Any], override: str) -> None:
         raise UserError(f"override {override!r}: the value is not YAML") from error
     if isinstance(node, dict):
         node[last] = value
-    elif isinstance(node, list) and last.isdigit() and int(last) < len(node):
+    elif isinstance(node, list) and _is_place(last) and int(last) < len(node):
         node[int(last)] = value
     else:
         raise UserError(f"override {override!r}: {'.'.join(parents)} has no {last!r}")
+
+
+def _is_place(text: str) -> bool:
+    return text.isascii() and text.isdecimal()
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """YAML lets a key that stands twice win silently."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} stands twice", node.start_mark)
+        return super().construct_mapping(node, deep)
 
 
 def _explain(error: ErrorDetails) -> str:

@@ -70,4 +70,6 @@ def _rewards(row: Mapping[str, Any]) -> str:
     text = "no reward" if row["reward"] is None else f"reward {row['reward']:.2f} ({parts})"
     if row["invalid_score_rate"] is not None:
         text += f", invalid scores {row['invalid_score_rate']:.0%}"
+    if row["failed_episodes"]:
+        text += f", {row['failed_episodes']} of {row['episodes']} episodes FAILED"
     return f"{text}, {row['updates']} updates on {row['samples']} turns"

@@ -5,6 +5,7 @@ import difflib
 import importlib
 import importlib.util
 import inspect
+import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -51,11 +52,14 @@ def build_plugin(slot: str, base: type[T], name: str, options: Mapping[str, Any]
     for option in options:
         if option not in fields:
             raise UserError(f"unknown key {slot}.{option}: {nearest(option, fields)}")
-    if not fields:
-        return plugin()
+    for option, value in options.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UserError(f"{slot}.{option} is {value}: give a finite number")
     try:
-        built: T = TypeAdapter(plugin).validate_python(dict(options))
+        built: T = TypeAdapter(plugin).validate_python(dict(options)) if fields else plugin()
         return built
+    except TypeError as error:
+        raise UserError(f"{slot}.name {name!r} cannot be built: {error}") from error
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join([slot, *map(str, first["loc"])])
@@ -88,8 +92,8 @@ def plugin_reference() -> Iterator[tuple[str, str, str, dict[str, Any]]]:
 def _import(slot: str, module: str) -> ModuleType:
     try:
         return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise UserError(f"{slot} module {module!r} cannot be imported: {error}") from error
+    except Exception as error:  # a user's module may raise anything
+        raise UserError(f"{slot} module {module!r} cannot be imported: {_in_one_line(error)}") from error
 
 
 def _load_file(slot: str, path: Path) -> ModuleType:
@@ -104,8 +108,16 @@ def _load_file(slot: str, path: Path) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # a user's file may raise anything
+        del sys.modules[name]
+        raise UserError(f"{slot} file {str(path)!r} cannot be loaded: {_in_one_line(error)}") from error
     return module
+
+
+def _in_one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def _classes(module: ModuleType) -> list[str]:

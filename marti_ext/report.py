@@ -39,15 +39,24 @@ def report(run: Path, console: Console) -> list[Path]:
 
     Raises UserError where `run` is not the folder of a run that has finished a step.
     """
+    metrics, timings = _rows(run)
+    console.print(_table(metrics, timings))
+    return draw_plots(metrics, timings, run / "plots")
+
+
+def draw(run: Path) -> list[Path]:
+    """Write the plots to `run/plots`, and return their paths. Raises UserError as `report` does."""
+    return draw_plots(*_rows(run), run / "plots")
+
+
+def _rows(run: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     if not (run / METRICS_FILE).is_file():
         raise UserError(f"{run} holds no {METRICS_FILE}: give the folder of a training run")
     metrics = read_rows(run / METRICS_FILE)
     if not metrics:
         raise UserError(f"{run / METRICS_FILE} has no rows yet: wait for the first step to finish")
     timings = read_rows(run / TIMINGS_FILE) if (run / TIMINGS_FILE).exists() else []
-    timings = [_with_speed(row) for row in timings]
-    console.print(_table(metrics, timings))
-    return draw_plots(metrics, timings, run / "plots")
+    return metrics, [_with_speed(row) for row in timings]
 
 
 def _with_speed(timing: Row) -> dict[str, Any]:

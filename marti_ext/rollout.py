@@ -26,8 +26,8 @@ async def run_episode(
     timeout: float | None = None,
     rendezvous: Rendezvous | None = None,
 ) -> Episode:
-    """One episode; `timeout` is its deadline in seconds. An error is kept on the episode, not raised, unless it is
-    a UserError."""
+    """One episode; `timeout` is its deadline in seconds. An error is kept on the episode, first in
+    one line and then whole, not raised, unless it is a UserError."""
     episode_seed = derive_seed(seed, task.id, copy)
     recording = Recording(episode_seed, rendezvous)
     team = [agent.recording_to(recording) for agent in agents]
@@ -37,11 +37,17 @@ async def run_episode(
         with rendezvous.running(recording) if rendezvous else nullcontext():
             async with asyncio.timeout(timeout) as deadline:
                 episode.answer = await workflow.run(task, team, random.Random(episode_seed))
-    except UserError:
-        raise  # a mistake in the set-up spoils every episode: it is the user's to mend
-    except Exception:  # noqa: BLE001 - the one boundary: an episode that fails is data
+    except asyncio.CancelledError:
+        if (own := asyncio.current_task()) and own.cancelling():
+            raise
+        episode.status, episode.error = "failed", "CancelledError: the workflow was cancelled from within"
+    except Exception as error:
+        cause = _cause(error)
+        if isinstance(cause, UserError):
+            raise cause from error  # a mistake in the set-up spoils every episode: it is the user's to mend
         episode.status = "timeout" if deadline.expired() else "failed"
-        episode.error = traceback.format_exc()
+        reason = f"{type(cause).__name__}: {' '.join(str(cause).split())}"
+        episode.error = f"{reason}\n\n{traceback.format_exc()}"
     episode.turns = recording.turns
     episode.seconds = time.perf_counter() - started
     return episode
@@ -82,6 +88,13 @@ async def run_episodes(
         finally:  # after an error none is left behind waiting
             for episode in running:
                 episode.cancel()
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The first error within a task group's."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def refuse_doubles(what: str, names: Sequence[str]) -> None:

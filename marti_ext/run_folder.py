@@ -49,13 +49,30 @@ class RunFolder:
     def _accept(self, config: Config) -> None:
         file = self.path / CONFIG_FILE
         if not file.exists():
+            if traces := [
+                *self.path.glob("episodes-*.jsonl"),
+                *self.path.glob("checkpoints/*"),
+                *self.path.glob("*.jsonl"),
+            ]:
+                raise UserError(
+                    f"run_dir {str(self.path)!r} holds {traces[0].name} but no {CONFIG_FILE}: choose another"
+                )
             return
         if config.resume == "never":
             raise UserError(f"run_dir {str(self.path)!r} holds a run already: choose another, or set resume: auto")
-        before, now = yaml.safe_load(file.read_text(encoding="utf-8")), config.model_dump(mode="json")
+        before, now = self._written(file), config.model_dump(mode="json")
         for key in sorted({*before, *now} - FREE_KEYS):
             if difference := _difference(before.get(key), now.get(key), key):
                 raise UserError(f"run_dir {str(self.path)!r} holds a run with {difference}: choose another run_dir")
+
+    def _written(self, file: Path) -> dict[str, Any]:
+        try:
+            values = yaml.safe_load(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            raise UserError(f"{file} cannot be read ({type(error).__name__}): choose another run_dir") from error
+        if not isinstance(values, dict):
+            raise UserError(f"{file} is no config of a run: choose another run_dir")
+        return values
 
 
 def writable(folder: Path) -> Path:
@@ -63,8 +80,9 @@ def writable(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / ".lock").touch()
-    except OSError as error:
-        raise UserError(f"cannot write to the run folder {str(folder)!r}: {error.strerror}; choose another") from error
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"cannot write to the run folder {str(folder)!r}: {reason}; choose another") from error
     return folder
 
 

@@ -1,15 +1,18 @@
-"""Stage 1 as a config describes it, for training and for rollout alone."""
+"""The stages as a config describes them, with checks on what plug-ins give."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from marti_ext.agent import Agent
 from marti_ext.backends.base import Backend
 from marti_ext.build import Plan
 from marti_ext.config import Config
+from marti_ext.errors import UserError
+from marti_ext.rewards.base import RewardFunction
 from marti_ext.rollout import run_episodes
 from marti_ext.seeds import derive_seed
-from marti_ext.types import Episode
+from marti_ext.types import Episode, Sample
 
 
 def roll_out(
@@ -37,3 +40,30 @@ def check_backends(backends: Mapping[str, Backend]) -> None:
         await asyncio.gather(*(backend.check() for backend in backends.values()))
 
     asyncio.run(check())
+
+
+def give_rewards(reward: RewardFunction, episodes: Sequence[Episode]) -> None:
+    """Stage 1's end: rewards on the turns. Raises UserError for one that is no finite number."""
+    reward.assign(episodes)
+    for episode in episodes:
+        for turn in episode.turns:
+            given = turn.reward
+            if given is None or (isinstance(given, int | float) and math.isfinite(given)):
+                continue
+            raise UserError(
+                f"{type(reward).__name__} gave {turn.agent}'s {turn.interaction} of task {episode.task.id!r} the "
+                f"reward {given!r}: give a finite number, or None to leave the turn out"
+            )
+
+
+def check_samples(samples: Mapping[str, Sequence[Sample]], policies: Collection[str]) -> None:
+    """Raises UserError for rows that no trainer can take: a maker of a user's own may err."""
+    for policy, rows in samples.items():
+        if policy not in policies:
+            raise UserError(f"the experience maker made rows for {policy!r}; trained are {', '.join(policies)}")
+        for row in rows:
+            if row.policy != policy or not row.action_mask.any() or row.advantages.shape != row.token_ids.shape:
+                raise UserError(
+                    f"the experience maker made a row for {policy!r} of group {row.group} that is of another policy, "
+                    "has no action token, or no advantage for each token"
+                )

@@ -29,6 +29,12 @@ class Message:
     content: str
     name: str = ""
 
+    @property
+    def labelled(self) -> str:
+        """The words, after the name of another participant who said them."""
+        named = not self.name or self.content.startswith(f"{self.name}:")
+        return self.content if named else f"{self.name}: {self.content}"
+
 
 @dataclass(frozen=True, slots=True)
 class Task:

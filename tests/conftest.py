@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-# Read when torch loads: threads that wait by spinning make a busy machine twenty times slower.
+# Read when torch loads: threads that wait by spinning slow a busy machine down many times.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 

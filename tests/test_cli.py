@@ -62,6 +62,19 @@ OVERRIDES = [
     ("no such column", "data.sources.0.prompt=questoin", r"no column 'questoin' \(nearest: 'question'\)"),
     ("an override without value", "steps", r"override 'steps': write key\.path=value"),
     ("a trainable agent without token ids", "policies.a={backend: scripted, replies: [x]}", r"reports no token ids"),
+    ("a policy named like a path", "policies={../b: {model: x}}", r"policies\.\.\./b.*match pattern"),
+    ("an endless learning rate", "training.learning_rate=.inf", r"training\.learning_rate: .*finite|less than"),
+    ("moving averages of 1", "training.betas=[1,2]", r"training\.betas.*less than 1"),
+    ("an endless temperature", "sampling.temperature=.nan", r"sampling\.temperature"),
+    ("an endless option", "experience.name=reinforce_pp experience.kl_coef=.inf", r"experience\.kl_coef.*finite"),
+    ("more tasks than there are", "rollout.tasks_per_step=61", r"tasks_per_step is 61, but there are 60 tasks"),
+    ("a reserved template argument", "policies.a.template_arguments.tokenize=false", r"argument 'tokenize'"),
+    ("a device that is not there", "policies.a.device=toaster", r"device 'toaster' is not to be had here"),
+    ("modules that are not there", "policies.a.lora.target_modules=[nope]", r"policy 'a'.*nope"),
+    ("a plug-in that breaks", f"workflow.name={ROOT}/tests/plugins/broken.py:X", r"RuntimeError: broken on purpose"),
+    ("an abstract plug-in", "workflow.name=marti_ext.workflows.base:Workflow", r"abstract"),
+    ("a policy that is no mapping", "policies.a=tiny", r"policies\.a: .*dictionary"),
+    ("no run folder", "run_dir=", r"run_dir"),
     ("a negative KL coefficient", "experience.name=reinforce_pp experience.kl_coef=-1", r"kl_coef is -1"),
 ]
 
@@ -77,7 +90,13 @@ def test_a_mistake_in_a_config_is_named_in_one_line(
 
 def test_a_config_that_is_not_there_or_no_yaml_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "cannot read the config" in refusal(capsys, "train", str(tmp_path / "none.yaml"))
-    for text, says in (("a: [", "is not YAML"), ("- 1", "expected a mapping"), ("{}", "run_dir is missing")):
+    twice = "steps: 1\nsteps: 2"
+    for text, says in (
+        (twice, "'steps' stands twice"),
+        ("a: [", "is not YAML"),
+        ("- 1", "expected a mapping"),
+        ("{}", "run_dir is missing"),
+    ):
         (tmp_path / "bad.yaml").write_text(text)
         assert says in refusal(capsys, "train", str(tmp_path / "bad.yaml"))
 

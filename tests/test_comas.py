@@ -120,13 +120,32 @@ def test_balanced_speakers_do_each_part_equally_often_within_an_episode() -> Non
 
 
 def test_in_waves_every_agent_solves_and_judging_is_balanced() -> None:
-    episode = run(CoMAS(rounds=2, protocol="waves", history=2))
+    episode = run(CoMAS(rounds=3, protocol="waves", history=2))
     counts = Counter((t.round, t.agent, t.interaction) for t in episode.turns)
-    assert len(episode.turns) == 24  # 2 waves of 4 solutions, 4 evaluations, 4 scorings
+    assert len(episode.turns) == 36  # 3 waves of 4 solutions, 4 evaluations, 4 scorings
     assert set(counts.values()) == {1}
-    second = [t for t in episode.turns if t.round == 1 and t.interaction == "solution"]
-    assert len({t.messages for t in second}) == 1  # all read the same draw from the wave before
-    assert len(history(second[0])) == 2
+    third = [t for t in episode.turns if t.round == 2 and t.interaction == "solution"]
+    assert len({t.messages for t in third}) == 1  # all read the same draw from the wave before,
+    assert history(third[0]) == ["S2", "S2"]  # two of its four, none of the first wave's S1
+
+
+def test_a_mistake_in_the_set_up_stops_comas_too() -> None:
+    def refuse(request: Request) -> str:
+        raise UserError("no key")
+
+    with pytest.raises(UserError, match="no key"):
+        asyncio.run(run_episode(CoMAS(rounds=1), TASK, team(script=refuse)))
+
+
+def test_the_reason_of_a_failed_discussion_is_told_in_one_line() -> None:
+    def fail(request: Request) -> str:
+        if VERDICT in request.messages[-1].content:
+            raise ValueError("out of\nwords")
+        return speak(request)
+
+    episode = asyncio.run(run_episode(CoMAS(rounds=1), TASK, team(script=fail)))
+    assert episode.status == "failed"
+    assert (episode.error or "").splitlines()[0] == "ValueError: out of words"
 
 
 def test_steps_that_need_not_wait_are_asked_at_once() -> None:
@@ -144,6 +163,9 @@ def test_steps_that_need_not_wait_are_asked_at_once() -> None:
     agents = [Agent(name, Slow(speak), name, trainable=False) for name in NAMES]
     run(CoMAS(rounds=2, evaluations=3), agents)
     assert most == 4  # three scorings of round 0 beside the solution of round 1
+    most = 0
+    run(CoMAS(rounds=2, protocol="waves"), agents)
+    assert most == 8  # four scorings of round 0 beside four solutions of round 1
 
 
 def test_thinking_is_hidden_from_the_others() -> None:
@@ -220,13 +242,13 @@ def test_one_agent_may_play_every_part() -> None:
 # Rewards, arXiv:2510.08529 eq. 6-8: r(s) = (tau - 1) / 2, r(e) = 1 - r(s), r(tau) = 0, or -1 without a score.
 
 
-def judged(*scores: Score | None, finish: str = "stop") -> Episode:
+def judged(*scores: Score | None) -> Episode:
     """One solution, and for each score an evaluation of it and its scoring."""
 
-    def turn(interaction: str, about: tuple[Turn, ...] = (), reason: str = "stop") -> Turn:
-        return Turn("ada", "a", interaction, 0, (), Completion("x", reason), about=about)
+    def turn(interaction: str, about: tuple[Turn, ...] = ()) -> Turn:
+        return Turn("ada", "a", interaction, 0, (), Completion("x"), about=about)
 
-    solution = turn("solution", reason=finish)
+    solution = turn("solution")
     turns = [solution]
     for score in scores:
         evaluation = turn("evaluation", (solution,))
@@ -261,8 +283,16 @@ def test_an_unusable_score_beside_a_usable_one_does_not_count() -> None:
     assert rewards(judged(Score(1.0), None)) == [1.0, 0.0, 0.0, None, -1.0]
 
 
-def test_a_pair_without_room_to_speak_is_left_out() -> None:
-    assert rewards(judged(Score(0.0, "1"), finish="context_overflow")) == [None, None, 0.0]
+@pytest.mark.parametrize("silent", ["context_overflow", "error"])
+@pytest.mark.parametrize("place", [0, 1, 2], ids=["solution", "evaluation", "scoring"])
+@pytest.mark.parametrize("policy", ["drop", "zero"])
+def test_a_scoring_in_which_a_call_failed_or_had_no_room_earns_nobody_anything(
+    silent: str, place: int, policy: str
+) -> None:
+    for score in (Score(0.0, "1"), None):
+        episode = judged(score)
+        episode.turns[place].completion = Completion("", silent)
+        assert rewards(episode, ZeroSumReward(on_invalid_score=policy)) == [None, None, None]
 
 
 def test_rewards_do_not_depend_on_the_order_of_episodes() -> None:

@@ -21,6 +21,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from marti_ext.config_file import check_config
 from marti_ext.errors import UserError
 from marti_ext.records import read_episodes, read_rows
+from marti_ext.training.checkpoint import Checkpoints
 from marti_ext.training.loop import train
 
 QUIET = Console(file=StringIO())
@@ -123,7 +124,9 @@ def test_only_the_latest_checkpoints_are_kept(tiny_config: dict[str, Any]) -> No
 def test_a_checkpoint_cut_short_by_a_kill_is_not_resumed_from(tiny_config: dict[str, Any]) -> None:
     folder = run(tiny_config)
     (folder / "checkpoints" / ".unfinished-step-00003" / "a").mkdir(parents=True)
+    (folder / "checkpoints" / "step-00009" / "a").mkdir(parents=True)  # no state.json: not whole
     run(tiny_config, steps=3)
+    assert (folder / "checkpoints" / "step-00003" / "state.json").is_file()
     assert not list((folder / "checkpoints").glob(".unfinished-*"))
 
 
@@ -134,6 +137,90 @@ def test_a_checkpoint_that_lacks_a_policy_is_refused_by_name(tiny_config: dict[s
     with pytest.raises(UserError, match="step-00002 lacks policy 'b'"):
         run(tiny_config, steps=3)
     assert record(folder) == before
+
+
+@pytest.mark.parametrize("file", ["a/trainer.pt", "b/model.safetensors", "rng.pt", "state.json", "a/config.json"])
+def test_a_damaged_checkpoint_is_named_with_the_way_out(tiny_config: dict[str, Any], file: str) -> None:
+    folder = run(tiny_config)
+    damaged = folder / "checkpoints" / "step-00002" / file
+    damaged.write_bytes(damaged.read_bytes()[:20])
+    with pytest.raises(
+        UserError, match=r"step-00002 cannot be read .*: remove this folder to go on from the one before"
+    ):
+        run(tiny_config, steps=3)
+    shutil.rmtree(folder / "checkpoints" / "step-00002")
+    run(tiny_config, steps=3)
+
+
+def test_a_users_copy_of_a_checkpoint_is_neither_resumed_from_nor_removed(tiny_config: dict[str, Any]) -> None:
+    folder = run(tiny_config, checkpoint={"every": 1, "keep": 1})
+    checkpoints = folder / "checkpoints"
+    shutil.copytree(checkpoints / "step-00002", checkpoints / "step-00002-best")
+    run(tiny_config, checkpoint={"every": 1, "keep": 1}, steps=4)
+    assert sorted(path.name for path in checkpoints.iterdir()) == ["step-00002-best", "step-00004"]
+
+
+def test_the_latest_checkpoint_is_that_of_most_steps_not_the_last_by_name(tmp_path: Path) -> None:
+    for steps in (99_999, 100_000):
+        (tmp_path / f"step-{steps:05d}").mkdir()
+        (tmp_path / f"step-{steps:05d}" / "state.json").write_text("{}")
+    assert Checkpoints(tmp_path, 1).latest() == tmp_path / "step-100000"
+
+
+def test_files_of_a_run_without_its_config_are_left_alone(tiny_config: dict[str, Any]) -> None:
+    folder = run(tiny_config)
+    (folder / "config.yaml").unlink()
+    before = record(folder)
+    with pytest.raises(UserError, match=r"holds .* but no config.yaml: choose another"):
+        run(tiny_config)
+    assert record(folder) == before
+
+
+@pytest.mark.parametrize("reward", ["nan", "inf", "text"])
+def test_a_reward_that_is_no_finite_number_is_named_and_the_episodes_are_kept(
+    tiny_config: dict[str, Any], reward: str
+) -> None:
+    plugin = {"name": f"{Path(__file__).parent}/plugins/digits.py:OddReward", "gives": reward}
+    with pytest.raises(UserError, match=r"OddReward gave ada's solution of task .* the reward"):
+        run(tiny_config, reward=plugin)
+    assert len(list(read_episodes(Path(tiny_config["run_dir"])))) == 6
+
+
+def test_one_prompt_that_a_template_refuses_costs_one_episode(
+    tiny_config: dict[str, Any], tiny_model: Path, tmp_path: Path
+) -> None:
+    model = shutil.copytree(tiny_model, tmp_path / "model")
+    template = "{% if 'cinema' in messages[0]['content'] %}{{ raise_exception('no cinema') }}{% endif %}"
+    (model / "chat_template.jinja").write_text(template + (model / "chat_template.jinja").read_text())
+    policies = {name: {"model": str(model)} for name in "ab"}
+    folder = run(
+        tiny_config, policies=policies, rollout={"tasks_per_step": 60}, steps=1
+    )  # all problems; one of a cinema
+    [row, _] = read_rows(folder / "metrics.jsonl")
+    assert (row["failed_episodes"], row["samples"]) == (1, 59)
+
+
+def test_dropout_is_off_so_that_ratios_start_at_one_when_activations_are_recomputed(
+    tiny_config: dict[str, Any], tiny_model: Path, tmp_path: Path
+) -> None:
+    model = shutil.copytree(tiny_model, tmp_path / "model")
+    settings = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**settings, "attention_dropout": 0.3}))
+    policies = {name: {"model": str(model)} for name in "ab"}
+    training = {**tiny_config["training"], "gradient_checkpointing": True}
+    folder = run(tiny_config, policies=policies, training=training, steps=1)
+    assert max(row["ratio_deviation"] for row in read_rows(folder / "metrics.jsonl")) < 1e-4
+
+
+def test_a_model_whose_file_lacks_weights_is_refused(
+    tiny_config: dict[str, Any], tiny_model: Path, tmp_path: Path
+) -> None:
+    model = shutil.copytree(tiny_model, tmp_path / "model")
+    settings = json.loads((model / "config.json").read_text())
+    settings = {**settings, "num_hidden_layers": 2, "layer_types": None}
+    (model / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(UserError, match=r"cannot load the model .* lacks the weight model\.layers\.1"):
+        run(tiny_config, policies={name: {"model": str(model)} for name in "ab"})
 
 
 def test_a_run_folder_of_another_config_is_refused_with_both_values(tiny_config: dict[str, Any]) -> None:
@@ -182,6 +269,12 @@ def test_comas_runs_through_the_loop(tiny_config: dict[str, Any]) -> None:
         assert row["grad_norm"] == 0.0
 
 
+def test_comas_moves_the_weights_of_both_policies(tiny_config: dict[str, Any], tiny_model: Path) -> None:
+    folder = run(tiny_config, workflow={"name": "comas", "rounds": 1})
+    untrained = load_file(tiny_model / "model.safetensors")
+    assert not any(same(weights(folder, 2, policy), untrained) for policy in "ab")
+
+
 def test_kl_in_the_reward_and_as_a_loss_run_through_the_loop(tiny_config: dict[str, Any]) -> None:
     training = {**tiny_config["training"], "kl_loss_coef": 0.1}
     folder = run(tiny_config, experience={"name": "reinforce_pp", "kl_coef": 0.1}, training=training)
@@ -191,7 +284,7 @@ def test_kl_in_the_reward_and_as_a_loss_run_through_the_loop(tiny_config: dict[s
 
 
 def test_a_run_whose_episodes_all_fail_stops_with_the_first_reason(tiny_config: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match=r"all 6 episodes failed; the first: .*boom"):
+    with pytest.raises(UserError, match=r"all 6 episodes failed .*; the first: RuntimeError: boom"):
         run(tiny_config, workflow={"name": f"{Path(__file__).parent}/plugins/failing.py:Failing"})
 
 

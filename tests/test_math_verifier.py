@@ -244,15 +244,26 @@ def test_the_chain_is_graded_only_where_boxes_are_not_required() -> None:
     assert grade("15", "6+9=15\n#### 15" + "\nthank you" * 60, LENIENT) == Score(1.0, "15")
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="the shared cases are not beside the repository")
-def test_every_shared_case_gets_its_verdict() -> None:
-    cases = [json.loads(line) for line in (SHARED / "cases/math_equivalence.jsonl").read_text().splitlines()]
-    wrong = [c["id"] for c in cases if (grade(c["gold"], c["pred"], LENIENT).value == 1.0) != c["equal"]]
+@pytest.mark.parametrize("verifier", [LENIENT, STRICT], ids=["lenient", "strict"])
+def test_every_collected_case_gets_its_verdict(verifier: MathVerifier) -> None:
+    lines = (Path(__file__).parent / "data/math_equivalence.jsonl").read_text().splitlines()
+    cases = [json.loads(line) for line in lines]
     assert len(cases) == 44
+    if verifier.require_box:  # as rewards grade: only what stands in a box is an answer
+        cases = [c for c in cases if "boxed{" in c["pred"] or "fbox{" in c["pred"]]
+        assert len(cases) == 30
+    wrong = [c["id"] for c in cases if (grade(c["gold"], c["pred"], verifier).value == 1.0) != c["equal"]]
     assert wrong == []
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="the shared data are not beside the repository")
+@pytest.mark.parametrize("pred", ["7=5", "?=5", "2x=5"])
+def test_an_equation_with_a_false_left_side_is_no_answer(pred: str) -> None:
+    assert grade("5", rf"\boxed{{{pred}}}", STRICT).value == 0.0
+    assert grade("5", r"\boxed{2+3=5}", STRICT).value == 1.0
+    assert grade("5", r"\boxed{x=5}", STRICT).value == 1.0
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the benchmark files are not there")
 @pytest.mark.parametrize(
     ("name", "rows"), [("gsm8k_test", 1319), ("math500", 500), ("math_train_level45_600", 600), ("aime_2024", 30)]
 )

@@ -47,5 +47,5 @@ class BatchBackend(TokenBackend):
     """A token backend that answers many requests in one blocking call, in this process."""
 
     @abstractmethod
-    def complete_batch(self, requests: Sequence[Request]) -> list[Completion]:
-        """One reply per request, in order."""
+    def complete_batch(self, requests: Sequence[Request]) -> list[Completion | Exception]:
+        """One reply per request, in order; an error in the place of a request that cannot be answered."""

@@ -14,6 +14,15 @@ from marti_ext.types import Message
 
 # Stand-ins for control tokens that a text spells out: characters that texts have little use for (a private-use plane).
 _STAND_INS = [chr(code) for code in range(0x100000, 0x10FFFE)]
+# What apply_chat_template takes for itself.
+RESERVED = {
+    "conversation",
+    "tokenize",
+    "add_generation_prompt",
+    "continue_final_message",
+    "return_dict",
+    "chat_template",
+}
 _TAG = re.compile(r"[<\[].+[>\]]")  # <think>, [INST]: control tokens too, though some tokenizers do not mark them
 
 
@@ -26,7 +35,7 @@ class ChatTemplate:
     - Text that spells a control token stays text.
     - At the start there is exactly one BOS if the tokenizer puts one before text, else what the template puts there.
 
-    Raises UserError if the tokenizer has no template.
+    Raises UserError if the tokenizer has no template, or one that fails.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, arguments: Mapping[str, Any] | None = None) -> None:
@@ -37,10 +46,18 @@ class ChatTemplate:
             )
         self._tokenizer = tokenizer
         self._arguments = dict(arguments or {})
+        if reserved := RESERVED & self._arguments.keys():
+            raise UserError(f"template argument {min(reserved)!r} is not the template's to take: remove it")
         tags = {name for name in tokenizer.get_added_vocab() if _TAG.fullmatch(name)}
         names = {name for name in tags.union(tokenizer.all_special_tokens) if len(name) > 1}
         # Longest first: a name that begins with another is replaced whole.
         self._control_tokens = sorted(names, key=lambda name: (-len(name), name))
+        try:
+            self.render([Message("user", "x")])
+        except (ValueError, TypeError, TemplateError) as error:
+            raise UserError(
+                f"the chat template of {tokenizer.name_or_path!r} fails on a plain message: {error}"
+            ) from error
 
     def render(self, messages: Sequence[Message]) -> list[int]:
         """The prompt ids (P,) up to and including the opening of the assistant's turn."""
@@ -69,7 +86,7 @@ class ChatTemplate:
         for place, message in enumerate(spoken):
             # Words of others, and an opening or closing of one's own, reach the model as the user's.
             own = message.role == "assistant" and not message.name and 0 < place < len(spoken) - 1
-            text = f"{message.name}: {message.content}" if message.name else message.content
+            text = message.labelled
             role = "assistant" if own else "user"
             if turns and turns[-1].role == role:
                 turns[-1] = Message(turns[-1].role, f"{turns[-1].content}\n\n{text}")

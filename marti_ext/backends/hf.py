@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from jinja2 import TemplateError
 from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
 
 from marti_ext.backends.base import BatchBackend, Request, SamplingParams
 from marti_ext.backends.chat import ChatTemplate
 from marti_ext.backends.hf_model import PolicyModel
+from marti_ext.errors import UserError
 from marti_ext.types import Completion
 
 
@@ -35,23 +37,33 @@ class HFBackend(BatchBackend):
     ) -> None:
         self.policy = policy
         self.template = ChatTemplate(policy.tokenizer, template_arguments)
-        self.context_window: int = min(context_window or policy.context_window, policy.context_window)
+        windows = [window for window in (context_window, policy.context_window) if window is not None]
+        if not windows:
+            raise UserError(f"the model of policy {policy.name!r} does not tell its window: set context_window")
+        self.context_window: int = min(windows)
         self.max_batch_size = max_batch_size
 
     async def complete(self, request: Request) -> Completion:
-        [completion] = await asyncio.to_thread(self.complete_batch, [request])
-        return completion
+        [reply] = await asyncio.to_thread(self.complete_batch, [request])
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
-    def complete_batch(self, requests: Sequence[Request]) -> list[Completion]:
+    def complete_batch(self, requests: Sequence[Request]) -> list[Completion | Exception]:
         """Replies in request order; rows of like length share a forward pass, so that little is padded."""
-        prompts = [self.template.render(request.messages) for request in requests]
-        replies: dict[int, Completion] = {}
-        fitting = []
-        for row, prompt in enumerate(prompts):
+        prompts: dict[int, list[int]] = {}
+        replies: dict[int, Completion | Exception] = {}
+        for row, request in enumerate(requests):
+            try:
+                prompt = self.template.render(request.messages)
+            except (ValueError, TypeError, TemplateError) as error:  # what a template or tokenizer cannot take
+                replies[row] = error
+                continue
             if len(prompt) < self.context_window:
-                fitting.append(row)
+                prompts[row] = prompt
             else:
                 replies[row] = Completion("", "context_overflow", np.asarray(prompt, np.int64))
+        fitting = list(prompts)
         fitting.sort(key=lambda row: len(prompts[row]))
         for start in range(0, len(fitting), self.max_batch_size):
             rows = fitting[start : start + self.max_batch_size]
@@ -75,7 +87,8 @@ class HFBackend(BatchBackend):
             eos_token_id=self.policy.end_token_ids,
             pad_token_id=pad,
         )
-        with torch.inference_mode(), self.policy.generation(config) as model:
+        # Not inference mode: there autocast casts the weights anew at every token.
+        with torch.no_grad(), self.policy.generation(config) as model:
             output = model.generate(
                 input_ids=ids,
                 attention_mask=mask,
@@ -141,6 +154,8 @@ class _Sampler(LogitsProcessor):
             kept = (before < self._top_p) | (self._top_p >= 1)
             probs = torch.zeros_like(probs).scatter(-1, order, torch.where(kept, ordered, 0.0))
         cumulative = probs.cumsum(-1)
+        if not torch.isfinite(cumulative[:, -1]).all():
+            raise ValueError("the model's logits are no numbers: its weights have diverged")
         return torch.searchsorted(cumulative, uniforms * cumulative[:, -1:], right=True)
 
 

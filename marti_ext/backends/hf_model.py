@@ -8,7 +8,9 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model, load_peft_weights, set_peft_model_state_dict
+from safetensors import SafetensorError
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
     GenerationConfig,
@@ -33,6 +35,7 @@ class PolicyModel:
     tokenizer: PreTrainedTokenizerBase
     adapter: str | None = None
     precision: Precision = "fp32"
+    trust_remote_code: bool = False
     end_token_ids: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -47,9 +50,10 @@ class PolicyModel:
         return next(self.model.parameters()).device
 
     @property
-    def context_window(self) -> int:
-        """The longest prompt and reply together, in tokens."""
-        return int(self.model.config.max_position_embeddings)
+    def context_window(self) -> int | None:
+        """The longest prompt and reply together, in tokens; None where the model does not tell."""
+        window = self.model.config.to_dict().get("max_position_embeddings")
+        return window if isinstance(window, int) else None
 
     @contextmanager
     def active(self) -> Iterator[Any]:
@@ -116,16 +120,20 @@ def load_model(path: str, *, device: str = "cpu", trust_remote_code: bool = Fals
     Raises UserError naming the path if there is no model.
     """
     with _named(path, "model"):
-        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-            path, dtype=torch.float32, trust_remote_code=trust_remote_code
+        config = AutoConfig.from_pretrained(path, trust_remote_code=trust_remote_code)
+        for key, value in config.to_dict().items():
+            if isinstance(value, float) and ("dropout" in key or "pdrop" in key):
+                setattr(config, key, 0.0)  # before the model is built: its modules keep copies
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            path, config=config, dtype=torch.float32, trust_remote_code=trust_remote_code, output_loading_info=True
         )
-    for module in model.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0
-    for key in ("attention_dropout", "attn_pdrop"):  # read by attention functions, not modules
-        if hasattr(model.config, key):
-            setattr(model.config, key, 0.0)
-    model.to(torch.device(device))  # type: ignore[arg-type]  # its decorator hides self
+        model: PreTrainedModel = loaded[0]
+        if missing := loaded[1]["missing_keys"]:
+            raise ValueError(f"its file lacks the weight {min(missing)}")
+    try:
+        model.to(torch.device(device))  # type: ignore[arg-type]  # its decorator hides self
+    except (RuntimeError, AssertionError) as error:  # torch asserts where it was built without the device
+        raise UserError(f"device {device!r} is not to be had here: {str(error).splitlines()[0]}") from error
     model.eval()
     return model
 
@@ -153,14 +161,19 @@ def load_policies(policies: Mapping[str, ModelOptions], *, seed: int) -> dict[st
     sharing: dict[tuple[str, str, bool], list[str]] = {}
     for name, policy in policies.items():
         if policy.lora is None:
-            models[name] = PolicyModel(name, _model_of(policy), _tokenizer_of(policy), None, policy.precision)
+            models[name] = PolicyModel(
+                name, _model_of(policy), _tokenizer_of(policy), None, policy.precision, policy.trust_remote_code
+            )
         else:
             sharing.setdefault((policy.model, policy.device, policy.trust_remote_code), []).append(name)
     for names in sharing.values():
         # peft makes adapters' names part of module names and files: a policy called "default" or "model" would clash.
         adapter_of = {name: f"policy-{place}" for place, name in enumerate(names)}
         adapters = {adapter_of[name]: lora for name in names if (lora := policies[name].lora) is not None}
-        base = add_adapters(_model_of(policies[names[0]]), adapters, seed=seed)
+        try:
+            base = add_adapters(_model_of(policies[names[0]]), adapters, seed=seed)
+        except (ValueError, RuntimeError) as error:
+            raise UserError(f"policy {names[0]!r}: no adapter for this model: {error}") from error
         tokenizer = _tokenizer_of(policies[names[0]])
         models |= {n: PolicyModel(n, base, tokenizer, adapter_of[n], policies[n].precision) for n in names}
     return models
@@ -171,7 +184,9 @@ def load_weights(policy: PolicyModel, folder: Path) -> None:
     if policy.adapter is not None:
         set_peft_model_state_dict(policy.model, load_peft_weights(str(folder)), adapter_name=policy.adapter)
         return
-    saved = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    saved = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, trust_remote_code=policy.trust_remote_code
+    )
     policy.model.load_state_dict(saved.state_dict())
 
 
@@ -205,8 +220,8 @@ def _lora_config(lora: Lora) -> LoraConfig:
 def _named(path: str, what: str) -> Iterator[None]:
     try:
         yield
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
+    except (OSError, ValueError, TypeError, KeyError, RuntimeError, AttributeError, SafetensorError) as error:
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise UserError(
             f"cannot load the {what} {path!r}: give a folder with one, or a hub name ({reason})"
         ) from error

@@ -17,7 +17,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
 
 from marti_ext.backends.base import Backend, Request
 from marti_ext.errors import UserError
-from marti_ext.types import Completion, FinishReason, Message
+from marti_ext.types import Completion, FinishReason
 
 OPENAI_URL = "https://api.openai.com/v1"
 CONNECT_SECONDS = 10.0  # for one attempt to connect; everything else is under the total deadline
@@ -135,7 +135,7 @@ class OpenAIBackend(Backend):
         raise EndpointError(f"{self.url}, model {self.model!r}: {self._words(failure)} (tries: {tries + 1})")
 
     async def _send(self, client: openai.AsyncOpenAI, request: Request) -> ChatCompletion:
-        messages = [{"role": message.role, "content": _content(message)} for message in request.messages]
+        messages = [{"role": message.role, "content": message.labelled} for message in request.messages]
         return await client.chat.completions.create(
             model=self.model,
             messages=cast(list[ChatCompletionMessageParam], messages),
@@ -185,17 +185,12 @@ class OpenAIBackend(Backend):
         return text if len(text) <= 300 else text[:300] + " ..."
 
 
-def _content(message: Message) -> str:
-    """The words, after the name of another participant who said them."""
-    if not message.name or message.content.startswith(f"{message.name}:"):
-        return message.content
-    return f"{message.name}: {message.content}"
-
-
 def _completion(reply: ChatCompletion) -> Completion:
     if not isinstance(reply, ChatCompletion) or not reply.choices:  # the client passes other answers through
         raise ValueError(f"the answer is no chat completion: {reply!r}")
     choice = reply.choices[0]
+    if not choice or not choice.message or not isinstance(choice.message.content, str | None):
+        raise ValueError(f"the answer's choice has no message with text: {choice!r}")
     text = choice.message.content or ""
     if choice.finish_reason == "length" and not text and reply.usage and reply.usage.completion_tokens == 0:
         return Completion("", "context_overflow")  # some servers answer so where the prompt leaves no room

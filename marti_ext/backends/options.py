@@ -10,7 +10,7 @@ Precision = Literal["fp32", "bf16"]
 class Lora(BaseModel):
     """A low-rank adapter (Hu et al., arXiv:2106.09685) on a base that policies share, in place of own weights."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
 
     rank: int = Field(16, ge=1)
     """Rank of the update."""
@@ -23,7 +23,7 @@ class Lora(BaseModel):
 class ModelOptions(BaseModel):
     """Weights in Hugging Face format, in this process."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
 
     model: str
     """A folder or a hub name."""

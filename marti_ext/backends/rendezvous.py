@@ -117,7 +117,7 @@ class Rendezvous:
                 waiting.future.set_result(reply)
 
 
-def _complete(backend: BatchBackend, requests: list[Request]) -> list[Completion]:
+def _complete(backend: BatchBackend, requests: list[Request]) -> list[Completion | Exception]:
     """A reply for every request, or an error that a future can carry."""
     try:
         replies = backend.complete_batch(requests)

@@ -83,6 +83,8 @@ def _task(row: Row, source: DataSource, name: str, needs_label: bool) -> Task:
     prompt = _column(row, source.prompt, "prompt")
     if not isinstance(prompt, str):
         raise UserError(f"{row.place}: the prompt in column {source.prompt!r} must be text, found {prompt!r:.80}")
+    if not prompt.isprintable() and any("\ud800" <= c <= "\udfff" for c in prompt):
+        raise UserError(f"{row.place}: the prompt in column {source.prompt!r} holds half a character: correct the row")
     if not prompt.strip():
         raise UserError(f"{row.place}: the prompt in column {source.prompt!r} is empty: fill or remove the row")
     return Task(

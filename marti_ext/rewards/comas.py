@@ -18,8 +18,8 @@ class ZeroSumReward(RewardFunction):
 
     A scoring with value v in [0, 1], about a solution and an evaluation, gives v to the solution, 1 - v to the
     evaluation and 0 to itself; several scorings of one turn are averaged. A scoring without a usable score gets -1,
-    and the pair gets nothing (`drop`) or, as in the released code, 0 each (`zero`). A pair in which somebody had no
-    room to speak gets nothing.
+    and the pair gets nothing (`drop`) or, as in the released code, 0 each (`zero`). A scoring in which a call
+    failed or had no room for a reply earns and costs nobody anything.
     """
 
     on_invalid_score: Literal["drop", "zero"] = "drop"
@@ -27,10 +27,10 @@ class ZeroSumReward(RewardFunction):
     def assign(self, episodes: Sequence[Episode]) -> None:
         earned: defaultdict[Turn, list[float]] = defaultdict(list)
         for scoring in (t for e in episodes for t in e.turns if t.interaction == "scoring"):
+            if any(_silent(turn) for turn in (scoring, *scoring.about)):
+                continue
             valid = scoring.score is not None and scoring.score.status == "ok"
             scoring.reward = 0.0 if valid else FORMAT_PENALTY
-            if any(turn.completion.finish_reason == "context_overflow" for turn in scoring.about):
-                continue
             if scoring.score is not None and valid:
                 stakes = (scoring.score.value, 1 - scoring.score.value)
             elif self.on_invalid_score == "zero":
@@ -41,3 +41,7 @@ class ZeroSumReward(RewardFunction):
                 earned[turn].append(reward)
         for turn, rewards in earned.items():
             turn.reward = fmean(rewards)
+
+
+def _silent(turn: Turn) -> bool:
+    return turn.completion.finish_reason in ("context_overflow", "error")

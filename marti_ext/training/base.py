@@ -12,7 +12,7 @@ Metrics = dict[str, Any]
 
 
 class NonFiniteError(RuntimeError):
-    """A loss or gradient is not a number; the policy was left as it was before the update."""
+    """A loss, a gradient or a weight is not a number; what is saved is from before."""
 
 
 class PolicyTrainer(ABC):

@@ -1,7 +1,10 @@
 """Checkpoints: every policy or none, written beside and renamed, the latest few kept."""
 
 import json
+import os
+import pickle
 import random
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 
 from marti_ext.errors import UserError
 from marti_ext.training.base import PolicyTrainer
@@ -16,6 +20,8 @@ from marti_ext.training.base import PolicyTrainer
 SCHEMA_VERSION = 1
 STATE_FILE = "state.json"
 RNG_FILE = "rng.pt"
+# What reading a damaged file raises, in json, torch, safetensors and transformers.
+DAMAGES = (OSError, ValueError, KeyError, TypeError, RuntimeError, EOFError, pickle.UnpicklingError, SafetensorError)
 
 
 class Checkpoints:
@@ -34,39 +40,83 @@ class Checkpoints:
         """Write every policy after `steps_done` steps, then let the oldest go. The step is the data position."""
         target = self.folder / f"step-{steps_done:05d}"
         unfinished = self.folder / f".unfinished-{target.name}"
-        for stale in self.folder.glob(".unfinished-*"):
-            shutil.rmtree(stale)
+        self.sweep()
         for name, trainer in trainers.items():
             (unfinished / name).mkdir(parents=True)
             trainer.save(unfinished / name)
         torch.save(_rng_state(), unfinished / RNG_FILE)
         state = {"schema": SCHEMA_VERSION, "steps_done": steps_done, "policies": sorted(trainers)}
         (unfinished / STATE_FILE).write_text(json.dumps(state, indent=1), encoding="utf-8")
-        if target.exists():  # a resumed run reaches the step again
-            shutil.rmtree(target)
+        _flush(unfinished)
         unfinished.rename(target)
         for old in self._whole()[: -self.keep]:
-            shutil.rmtree(old)
+            old.rename(self.folder / f".unfinished-{old.name}")  # a kill must not leave half of it under its name
+        self.sweep()
         return target
+
+    def sweep(self) -> None:
+        """Remove what a kill left half-written or half-removed."""
+        for stale in self.folder.glob(".unfinished-*"):
+            shutil.rmtree(stale)
 
     def load(self, checkpoint: Path, trainers: Mapping[str, PolicyTrainer]) -> int:
         """Take every policy back: the number of steps done. Raises UserError if one is missing."""
+        try:
+            return self._load(checkpoint, trainers)
+        except DAMAGES as error:
+            raise UserError(
+                f"{checkpoint} cannot be read ({type(error).__name__}: {error}): remove this folder to go on from the "
+                "one before"
+            ) from error
+
+    def _load(self, checkpoint: Path, trainers: Mapping[str, PolicyTrainer]) -> int:
         state = json.loads((checkpoint / STATE_FILE).read_text(encoding="utf-8"))
+        if state["steps_done"] != _steps_done(checkpoint):
+            raise ValueError(f"its state is of step {state['steps_done']}")
         if state["schema"] != SCHEMA_VERSION:
             raise UserError(f"{checkpoint} has schema {state['schema']}; this version reads {SCHEMA_VERSION}")
-        lacking = [n for n in trainers if n not in state["policies"] or not (checkpoint / n / "trainer.pt").is_file()]
+        lacking = [n for n in trainers if n not in state["policies"] or not _is_whole(checkpoint / n)]
         if lacking:
             raise UserError(
                 f"{checkpoint} lacks policy {lacking[0]!r} (it has {', '.join(state['policies'])}): restore its "
                 "folder, or start anew in another run_dir"
             )
+        generators = torch.load(checkpoint / RNG_FILE, weights_only=False)
         for name, trainer in trainers.items():
             trainer.load(checkpoint / name)
-        _set_rng_state(torch.load(checkpoint / RNG_FILE, weights_only=False))
+        _set_rng_state(generators)
         return int(state["steps_done"])
 
     def _whole(self) -> list[Path]:
-        return sorted(path.parent for path in self.folder.glob(f"step-*/{STATE_FILE}"))
+        """By steps; a copy under another name is the user's."""
+        found = {_steps_done(file.parent): file.parent for file in self.folder.glob(f"step-*/{STATE_FILE}")}
+        return [found[steps] for steps in sorted(steps for steps in found if steps is not None)]
+
+
+def _is_whole(policy: Path) -> bool:
+    return (policy / "trainer.pt").is_file() and any(policy.glob("*.safetensors"))
+
+
+def _flush(folder: Path) -> None:
+    """On the disk before it gets its name, since older checkpoints go then."""
+    for path in (*folder.rglob("*"), folder):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _steps_done(checkpoint: Path) -> int | None:
+    match = re.fullmatch(r"step-(\d{5,})", checkpoint.name)
+    return int(match[1]) if match else None
+
+
+def seed_generators(seed: int) -> None:
+    """Seed the global generators, for plug-ins that draw from them."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
 
 
 def _rng_state() -> dict[str, Any]:

@@ -111,6 +111,8 @@ class LocalTrainer(PolicyTrainer):
         learning_rate = self._schedule.get_last_lr()[0]
         self._optimizer.step()
         self._schedule.step()
+        if not all(bool(torch.isfinite(p).all()) for p in self._parameters):
+            raise NonFiniteError(f"step {step}, policy {self.policy.name!r}: the update broke its weights")
         return {name: value / tokens for name, value in sums.items()} | {
             "grad_norm": grad_norm,
             "learning_rate": float(learning_rate),

@@ -61,7 +61,9 @@ def token_log_probs(model: Any, batch: Batch) -> Tensor:
         logits_to_keep=batch.kept + 1,
         use_cache=False,
     )
-    logits = output.logits[:, :-1].float() / batch.temperature  # (B, K, V): what stands before each of the last K
+    logits = output.logits[:, :-1].float()  # (B, K, V): what stands before each of the last K
+    if (batch.temperature != 1).any():  # one large tensor less where it is 1
+        logits = logits / batch.temperature
     targets = batch.input_ids[:, -batch.kept :, None]
     log_probs: Tensor = logits.gather(-1, targets).squeeze(-1) - logits.logsumexp(-1)
     return log_probs

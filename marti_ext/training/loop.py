@@ -18,10 +18,10 @@ from marti_ext.experience.base import ReferenceLogProbs
 from marti_ext.progress import RunProgress, say
 from marti_ext.records import write_episodes
 from marti_ext.run_folder import RunFolder
-from marti_ext.stages import check_backends, roll_out
+from marti_ext.stages import check_backends, check_samples, give_rewards, roll_out
 from marti_ext.tracking import JsonlTracker, TensorBoardTracker, Tracker, Trackers, WandbTracker
 from marti_ext.training.base import PolicyTrainer
-from marti_ext.training.checkpoint import Checkpoints
+from marti_ext.training.checkpoint import Checkpoints, seed_generators
 from marti_ext.types import Episode, Sample
 
 OnStep = Callable[[int, Sequence[Agent]], None]
@@ -50,10 +50,11 @@ class Run:
         episodes = self._rollout(step)
         replies = [turn.completion.token_ids for episode in episodes for turn in episode.turns]
         self.rollout_tokens = sum(len(ids) for ids in replies if ids is not None)
-        samples = self._experience(episodes)
-        rows = self._train(step, episodes, samples)
-        write_episodes(self.folder.path, step, episodes)
-        return rows
+        try:
+            samples = self._experience(episodes)
+            return self._train(step, episodes, samples)
+        finally:  # also, and most of all, where something went wrong
+            write_episodes(self.folder.path, step, episodes)
 
     def timings(self, step: int, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return {
@@ -71,11 +72,15 @@ class Run:
     def _experience(self, episodes: Sequence[Episode]) -> Mapping[str, list[Sample]]:
         finished = [episode for episode in episodes if episode.status == "ok"]
         if not finished:
-            reason = (episodes[0].error or "").strip().splitlines()
-            raise UserError(f"all {len(episodes)} episodes failed; the first: {reason[-1] if reason else 'unknown'}")
+            reason = (episodes[0].error or "unknown").partition("\n")[0]
+            raise UserError(
+                f"all {len(episodes)} episodes failed ({self.folder.path} keeps them); the first: {reason}"
+            )
         with _timed(self.seconds, "experience"):
-            self.plan.reward.assign(finished)
-            return self.plan.maker.make(finished, self.reference)
+            give_rewards(self.plan.reward, finished)
+            samples = self.plan.maker.make(finished, self.reference)
+            check_samples(samples, self.trainers)
+            return samples
 
     def _train(
         self, step: int, episodes: Sequence[Episode], samples: Mapping[str, list[Sample]]
@@ -97,6 +102,7 @@ def train(config: Config, console: Console | None = None, on_step: OnStep = lamb
     and NonFiniteError.
     """
     console = console or Console()
+    seed_generators(config.seed)
     plan = build_plan(config)
     backends = build_backends(config)
     agents = build_agents(config, backends)
@@ -108,8 +114,10 @@ def train(config: Config, console: Console | None = None, on_step: OnStep = lamb
         checkpoints = Checkpoints(folder.checkpoints, config.checkpoint.keep)
         latest = checkpoints.latest()
         first = checkpoints.load(latest, trainers) if latest else 0
+        checkpoints.sweep()
         folder.forget_from(first)
-        say(console, f"{plan.stream.describe()}. Steps {first} to {config.steps - 1}.")
+        todo = f"Steps {first} to {config.steps - 1}." if first < config.steps else f"All {first} steps are done."
+        say(console, f"{plan.stream.describe()}. {todo}")
         on_step(first, agents)
         with closing(Trackers(_trackers(config, folder.path))) as trackers, run.progress.shown(config.steps, first):
             for step in range(first, config.steps):

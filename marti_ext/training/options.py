@@ -6,15 +6,16 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
+Beta = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1)]
 
 
 class TrainingOptions(BaseModel):
     """PPO-style updates of one policy (REINFORCE++ has no critic)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
 
-    learning_rate: Positive = 1e-6
+    learning_rate: float = Field(1e-6, gt=0, le=1)
     """Peak learning rate of AdamW."""
     schedule: Literal["constant", "cosine"] = "constant"
     """How the learning rate goes on after warm-up; cosine falls to min_learning_rate_ratio and stays there."""
@@ -41,7 +42,7 @@ class TrainingOptions(BaseModel):
     """Gradients are scaled down to this norm."""
     weight_decay: NonNegative = 0.0
     """AdamW's weight decay."""
-    betas: tuple[float, float] = (0.9, 0.95)
+    betas: tuple[Beta, Beta] = (0.9, 0.95)
     """AdamW's moving averages."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, more time."""

@@ -97,7 +97,12 @@ def _same_unordered(gold: Sequence[Answer], pred: Sequence[Answer], symbolic: Sy
 def _same_relation(gold: Answer, pred: Answer, symbolic: Symbolic) -> bool:
     if not isinstance(gold, Relation):
         # "x = 5" or "2 + 3 = 5" for 5; an inequality is another answer than a number or an interval
-        return isinstance(pred, Relation) and _is_equation(pred) and _same(gold, pred.sides[-1], symbolic)
+        return (
+            isinstance(pred, Relation)
+            and _is_equation(pred)
+            and _same(gold, pred.sides[-1], symbolic)
+            and all(_is_name(n) or _same(gold, side, symbolic) for n, side in zip(pred.names, pred.sides, strict=True))
+        )
     if not isinstance(pred, Relation):
         return _is_equation(gold) and _is_name(gold.names[0]) and _same(gold.sides[-1], pred, symbolic)
     if _is_equation(gold) != _is_equation(pred):
