@@ -1,4 +1,4 @@
-"""Installs marti_ext; the versions are a set that was run together."""
+"""Installs marti_ext; the versions are a set that was run together, but for those of `openrlhf`."""
 
 from pathlib import Path
 

@@ -67,7 +67,7 @@ def teach(folder: Path, tasks: Sequence[Task], options: Teaching, report: Callab
     )
     for step in range(1, options.steps + 1):
         drawn = rng.choices(tasks, k=options.batch_size)
-        replies = [reply(noisy_answer(task, options.wrong_share, rng)) for task in drawn]
+        replies = [reply(noisy_answer(task, options.wrong_share * step / options.steps, rng)) for task in drawn]
         input_ids, labels = batch(tokenizer, [task.prompt for task in drawn], replies)
         loss = model(input_ids=input_ids, labels=labels).loss
         optimizer.zero_grad()

@@ -59,10 +59,6 @@ class TaskStream:
         """How many tasks there are."""
         return sum(len(pool.tasks) for pool in self._pools)
 
-    def epoch(self, step: int, size: int) -> int:
-        """The pass over the data, from 0, that the first task of a step is in; a mean over pools of unequal weight."""
-        return step * size // len(self)
-
     def describe(self) -> str:
         """The sources with their sizes and shares, in one line."""
         mixed = len(self._pools) > 1
