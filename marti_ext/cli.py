@@ -98,7 +98,13 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_key_table(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    rollout = commands.add_parser("rollout", help="let a team work without training it")
+    rollout = commands.add_parser(
+        "rollout",
+        help="let a team work without training it",
+        description="The episodes of the config's first step, with the models that it names, kept in run_dir/rollout "
+        "in place of earlier ones. For a trained model set policies.NAME.model=RUN_DIR/checkpoints/STEP/NAME. "
+        "The keys are those of `marti-ext train --help`.",
+    )
     rollout.add_argument("--show", type=_count, default=0, metavar="N", help="print N episodes")
     for command, run in ((train, _train), (rollout, _rollout)):
         command.add_argument("config", type=Path, help="a YAML file")

@@ -83,7 +83,7 @@ class ScriptedPolicy(Section):
     backend: Literal["scripted"]
     """Fixed replies."""
     replies: list[str] = Field(min_length=1)
-    """Given out one after the other, over and over."""
+    """Given out one after the other, over and over, to whoever asks next; rollout.concurrency: 1 keeps their order."""
 
 
 def _backend_of(policy: Any) -> str:
@@ -168,7 +168,8 @@ class Config(Section):
     steps: int = Field(1, ge=1)
     """Training steps: rollout, experience, an update of every policy."""
     resume: Literal["auto", "never"] = "auto"
-    """auto goes on from the latest checkpoint of run_dir; never refuses a folder that holds a run."""
+    """auto goes on from the latest checkpoint of run_dir, with the same config but for steps, checkpoint and tracking;
+    never refuses a folder that holds a run."""
     data: DataConfig
     """The tasks."""
     agents: list[AgentConfig] = Field(min_length=1)

@@ -10,7 +10,7 @@ from marti_ext.config import Config
 from marti_ext.progress import RunProgress, say
 from marti_ext.records import write_episodes
 from marti_ext.run_folder import writable
-from marti_ext.stages import check_backends, give_rewards, roll_out
+from marti_ext.stages import all_failed, check_backends, give_rewards, roll_out
 from marti_ext.transcript import print_episodes
 
 
@@ -27,9 +27,13 @@ def rollout(config: Config, console: Console, *, show: int = 0) -> Path:
     progress = RunProgress(console)
     with progress.shown(config.rollout.tasks_per_step * config.rollout.copies_per_task, 0, "episodes"):
         episodes = roll_out(config, plan, agents, 0, lambda _: progress.episode_done())
-    give_rewards(plan.reward, [episode for episode in episodes if episode.status == "ok"])
-    path = write_episodes(folder, 0, episodes)
+    try:
+        give_rewards(plan.reward, [episode for episode in episodes if episode.status == "ok"])
+    finally:  # a reward that fails costs no episode
+        path = write_episodes(folder, 0, episodes)
     print_episodes(episodes, show, console)
     counts = Counter(episode.status for episode in episodes)
+    if not counts["ok"]:
+        raise all_failed(episodes, folder)
     say(console, f"{', '.join(f'{n} {status}' for status, n in counts.items())}: {path}")
     return path

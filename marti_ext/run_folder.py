@@ -60,6 +60,8 @@ class RunFolder:
             return
         if config.resume == "never":
             raise UserError(f"run_dir {str(self.path)!r} holds a run already: choose another, or set resume: auto")
+        if not any(self.checkpoints.glob("step-*/state.json")):
+            return  # nothing came of it yet: a mistake in the config may be mended
         before, now = self._written(file), config.model_dump(mode="json")
         for key in sorted({*before, *now} - FREE_KEYS):
             if difference := _difference(before.get(key), now.get(key), key):

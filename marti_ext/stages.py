@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 
 from marti_ext.agent import Agent
 from marti_ext.backends.base import Backend
@@ -40,6 +41,12 @@ def check_backends(backends: Mapping[str, Backend]) -> None:
         await asyncio.gather(*(backend.check() for backend in backends.values()))
 
     asyncio.run(check())
+
+
+def all_failed(episodes: Sequence[Episode], folder: Path) -> UserError:
+    """The error of a batch of which nothing came."""
+    reason = (episodes[0].error or "unknown").partition("\n")[0]
+    return UserError(f"all {len(episodes)} episodes failed ({folder} keeps them); the first: {reason}")
 
 
 def give_rewards(reward: RewardFunction, episodes: Sequence[Episode]) -> None:

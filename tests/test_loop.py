@@ -298,6 +298,13 @@ def test_failed_episodes_are_counted_and_left_out(tiny_config: dict[str, Any]) -
     assert all("boom" in (error or "") for error in errors)
 
 
+def test_a_config_that_failed_before_its_first_checkpoint_may_be_mended(tiny_config: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match="episodes failed"):
+        run(tiny_config, workflow={"name": f"{Path(__file__).parent}/plugins/failing.py:Failing"})
+    folder = run(tiny_config)
+    assert [row["step"] for row in read_rows(folder / "metrics.jsonl")] == [0, 0, 1, 1]
+
+
 def test_two_runs_cannot_share_a_folder_at_the_same_time(tiny_config: dict[str, Any]) -> None:
     def intrude(steps_done: int, agents: Any) -> None:
         if steps_done == 1:

@@ -39,6 +39,15 @@ def test_the_plugins_of_the_readme_train_from_yaml_without_touching_the_package(
     assert [(row["policy"], row["samples"]) for row in rows[:2]] == [("a", 3), ("b", 6)]
 
 
+def test_the_smallest_config_of_the_readme_loads() -> None:
+    [smallest] = re.findall(r"```yaml\n(run_dir:.*?)```", README, re.DOTALL)
+    assert check_config(yaml.safe_load(smallest)).steps == 10
+
+
+def test_nothing_in_the_readme_waits_to_be_filled_in() -> None:
+    assert "@@" not in README
+
+
 def test_every_file_and_command_that_the_readme_names_is_there() -> None:
     tree = README.split("## Where a thing lives")[1].split("```")[1]
     for name in re.findall(r"^  (\w+(?:/|\.py))", tree, re.MULTILINE):

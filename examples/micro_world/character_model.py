@@ -25,9 +25,9 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def build_model(
-    *, layers: int = 3, width: int = 128, heads: int = 4, window: int = 512, seed: int = 0
+    *, layers: int = 3, width: int = 128, heads: int = 4, window: int = 512, spread: float = 0.02, seed: int = 0
 ) -> LlamaForCausalLM:
-    """A Llama with random weights: half a million parameters by default."""
+    """A Llama with random weights of standard deviation `spread`: half a million parameters by default."""
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=len(ALPHABET) + 2,
@@ -37,6 +37,7 @@ def build_model(
         num_attention_heads=heads,
         num_key_value_heads=heads,
         max_position_embeddings=window,
+        initializer_range=spread,
         tie_word_embeddings=True,
         pad_token_id=0,
         eos_token_id=1,

@@ -13,12 +13,11 @@ from marti_ext.agent import Agent
 from marti_ext.build import Plan, build_agents, build_backends, build_plan, build_trainers
 from marti_ext.config import Config
 from marti_ext.episode_metrics import policy_metrics
-from marti_ext.errors import UserError
 from marti_ext.experience.base import ReferenceLogProbs
 from marti_ext.progress import RunProgress, say
 from marti_ext.records import write_episodes
 from marti_ext.run_folder import RunFolder
-from marti_ext.stages import check_backends, check_samples, give_rewards, roll_out
+from marti_ext.stages import all_failed, check_backends, check_samples, give_rewards, roll_out
 from marti_ext.tracking import JsonlTracker, TensorBoardTracker, Tracker, Trackers, WandbTracker
 from marti_ext.training.base import PolicyTrainer
 from marti_ext.training.checkpoint import Checkpoints, seed_generators
@@ -72,10 +71,7 @@ class Run:
     def _experience(self, episodes: Sequence[Episode]) -> Mapping[str, list[Sample]]:
         finished = [episode for episode in episodes if episode.status == "ok"]
         if not finished:
-            reason = (episodes[0].error or "unknown").partition("\n")[0]
-            raise UserError(
-                f"all {len(episodes)} episodes failed ({self.folder.path} keeps them); the first: {reason}"
-            )
+            raise all_failed(episodes, self.folder.path)
         with _timed(self.seconds, "experience"):
             give_rewards(self.plan.reward, finished)
             samples = self.plan.maker.make(finished, self.reference)

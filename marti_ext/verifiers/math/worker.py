@@ -50,17 +50,26 @@ class WorkerPool:
         `seconds` is wall-clock time. Raises TimeoutError (the worker is killed) and WorkerError.
         """
         with self._slots:
-            worker = self._living() or _Worker()
-            self._busy.add(worker)
-            reply = ""
+            idle = self._living()
             try:
-                reply = worker.ask({"gold": gold, "pred": pred, "seconds": seconds}, seconds)
-            finally:  # also on KeyboardInterrupt: a worker with an open question is of no use to others
-                self._busy.discard(worker)
-                if reply and not self._closed:
-                    self._idle.append(worker)
-                else:
-                    worker.kill()
+                return self._ask(idle or _Worker(), gold, pred, seconds)
+            except WorkerError:
+                if idle is None or self._closed:
+                    raise
+            # It may have died while idle: of a process with several threads that is not seen at once.
+            return self._ask(_Worker(), gold, pred, seconds)
+
+    def _ask(self, worker: "_Worker", gold: str, pred: str, seconds: float) -> Verdict:
+        self._busy.add(worker)
+        reply = ""
+        try:
+            reply = worker.ask({"gold": gold, "pred": pred, "seconds": seconds}, seconds)
+        finally:  # also on KeyboardInterrupt: a worker with an open question is of no use to others
+            self._busy.discard(worker)
+            if reply and not self._closed:
+                self._idle.append(worker)
+            else:
+                worker.kill()
         return cast(Verdict, reply)  # written by `serve`
 
     def pids(self) -> list[int]:
