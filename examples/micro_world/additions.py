@@ -7,18 +7,19 @@ from pathlib import Path
 
 from marti_ext.types import Task
 
+HELD_OUT = 500  # questions
 # A wrong answer is off by one in the last or in the tens digit, so that a right one stays the likeliest of all.
 SLIPS = (-10, -1, 1, 10)
 
 
-def split(below: int = 100, held_out_pairs: int = 500) -> tuple[list[Task], list[Task]]:
-    """(training questions, held-out questions) of numbers from 10 to `below`, always the same.
+def split() -> tuple[list[Task], list[Task]]:
+    """(training questions, held-out questions), always the same.
 
     37+58 and 58+37 stand on the same side; of a held-out pair only one order is asked.
     """
-    pairs = [(a, b) for a in range(10, below) for b in range(a, below)]
+    pairs = [(a, b) for a in range(10, 100) for b in range(a, 100)]
     random.Random(0).shuffle(pairs)
-    held_out, training = pairs[:held_out_pairs], pairs[held_out_pairs:]
+    held_out, training = pairs[:HELD_OUT], pairs[HELD_OUT:]
     both_orders = sorted({order for a, b in training for order in ((a, b), (b, a))})
     return [question(a, b) for a, b in both_orders], [question(a, b) for a, b in held_out]
 

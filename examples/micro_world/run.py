@@ -23,6 +23,7 @@ from marti_ext.agent import Agent
 from marti_ext.config import Config
 from marti_ext.config_file import load_config
 from marti_ext.errors import UserError
+from marti_ext.progress import say
 from marti_ext.rollout import run_episodes
 from marti_ext.training.loop import train
 from marti_ext.types import Task
@@ -66,7 +67,7 @@ class Measurements:
         self.rows = [*(row for row in self.rows if row.step < steps_done), *new]
         self.file.write_text(json.dumps([asdict(row) for row in self.rows], indent=1), encoding="utf-8")
         shown = ", ".join(f"{row.agent} {row.sampled:.3f} ± {row.standard_error:.3f}" for row in new)
-        self.console.print(f"after {steps_done} steps: sampled accuracy {shown}", highlight=False)
+        say(self.console, f"after {steps_done} steps: sampled accuracy {shown}")
 
     def read(self) -> None:
         """Take up what an earlier start of the same run has measured."""
@@ -83,7 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("overrides", nargs="*", metavar="key.path=value", help="in place of what learn.yaml says")
     options = parser.parse_args(arguments)
     steps = [] if options.steps is None else [f"steps={options.steps}"]
-    # Two threads halve no time on a model this small, and lose much of it where other programs need the cores.
+    # A second thread saves a fifth of the time on a model this small, and where other programs need the cores,
+    # two threads that wait for each other lose many times that.
     torch.set_num_threads(1)
     try:
         learn(options.out, Teaching(seed=options.seed), [*steps, *options.overrides], Console())
@@ -99,7 +101,7 @@ def learn(out: Path, teaching: Teaching, overrides: Sequence[str], console: Cons
     config = run_config(out, teaching.seed, overrides)
     write_questions(out / "questions.jsonl", training_tasks)
     started = time.perf_counter()
-    taught_model(out / "taught", training_tasks, teaching, lambda line: console.print(line, highlight=False))
+    taught_model(out / "taught", training_tasks, teaching, lambda line: say(console, line))
     seconds = {"teaching": time.perf_counter() - started}
     measured = Measurements(held_out, out / "results.json", config.steps, console)
     measured.read()
@@ -109,7 +111,7 @@ def learn(out: Path, teaching: Teaching, overrides: Sequence[str], console: Cons
     seconds |= {"training": time.perf_counter() - started - measured.seconds, "evaluation": measured.seconds}
     draw(measured.rows, out / "accuracy.png")
     console.print(table(measured.rows))
-    console.print(", ".join(f"{stage} {spent:.0f} s" for stage, spent in seconds.items()), highlight=False)
+    say(console, ", ".join(f"{stage} {spent:.0f} s" for stage, spent in seconds.items()))
     places = {
         "accuracy": f"{out}/accuracy.png, {out}/results.json",
         "taught model": f"{out}/taught",
@@ -118,7 +120,7 @@ def learn(out: Path, teaching: Teaching, overrides: Sequence[str], console: Cons
         "next": f"marti-ext report {config.run_dir}",
     }
     for what, place in places.items():
-        console.print(f"{what:<12}  {place}", markup=False, highlight=False, soft_wrap=True)
+        say(console, f"{what:<12}  {place}")
     return measured.rows
 
 
