@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -62,7 +62,7 @@ def _models_in(annotation: Any, step: str = "") -> Iterator[tuple[type[BaseModel
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation, step
         return
-    inner_step = "*." if getattr(annotation, "__origin__", None) in (list, dict) else step
+    inner_step = "*." if get_origin(annotation) in (list, dict) else step
     for inner in get_args(annotation):
         yield from _models_in(inner, inner_step)
 
