@@ -6,6 +6,7 @@ from setuptools import find_packages, setup
 
 HF = ["torch==2.13.0", "transformers==5.15.0", "peft==0.21.2", "accelerate==1.15.0"]
 OPENAI = ["openai==3.57.0"]
+EVAL = [*OPENAI, "scipy==1.17.1"]
 TRACKING = ["tensorboard==2.21.0", "wandb==0.31.0"]
 
 setup(
@@ -17,7 +18,8 @@ setup(
     license="Apache-2.0",
     license_files=["LICENSE"],
     python_requires=">=3.11,<3.12",
-    packages=find_packages(include=["marti_ext", "marti_ext.*"]),
+    packages=find_packages(include=["marti_ext", "marti_ext.*", "evaluation", "evaluation.*"]),
+    package_data={"evaluation": ["fixtures/*.jsonl", "paper/*.yaml"]},
     install_requires=[
         "datasets==5.2.0",
         "jinja2==3.1.6",
@@ -34,11 +36,11 @@ setup(
         "tracking": TRACKING,
         # The cluster's packages, in the versions that openrlhf pins.
         "openrlhf": ["openrlhf==0.11.2", "deepspeed==0.19.6", "vllm==0.29.0", "ray==2.55.0"],
-        "eval": [*OPENAI],
+        "eval": EVAL,
         "quickstart": [*HF, "gguf==0.19.0"],
         "dev": [
             *HF,
-            *OPENAI,
+            *EVAL,
             *TRACKING,
             "gguf==0.19.0",
             "hypothesis==6.170.17",

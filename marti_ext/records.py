@@ -88,7 +88,8 @@ def _turn_to_json(turn: Turn, number: Mapping[int, int], tokens: bool) -> dict[s
         "completion": completion.text,
         "finish_reason": completion.finish_reason,
         "temperature": completion.temperature,
-        "tokens": None if completion.token_ids is None else len(completion.token_ids),
+        "prompt_tokens": completion.prompt_tokens,
+        "tokens": completion.reply_tokens,
         "trainable": turn.trainable,
         "about": [number[id(judged)] for judged in turn.about],
         "score": score and {"value": score.value, "extracted": score.extracted, "status": score.status},
@@ -106,6 +107,7 @@ def _turn_to_json(turn: Turn, number: Mapping[int, int], tokens: bool) -> dict[s
 
 
 def _turn_from_json(record: Mapping[str, Any]) -> Turn:
+    lengths: list[int] = [record[key] for key in ("prompt_tokens", "tokens") if record.get(key) is not None]
     completion = Completion(
         record["completion"],
         record["finish_reason"],
@@ -113,6 +115,7 @@ def _turn_from_json(record: Mapping[str, Any]) -> Turn:
         token_ids=_array(record.get("token_ids"), np.int64),
         log_probs=_array(record.get("log_probs"), np.float32),
         temperature=record["temperature"],
+        usage=(lengths[0], lengths[1]) if len(lengths) == 2 and record.get("token_ids") is None else None,
     )
     score = record["score"]
     return Turn(

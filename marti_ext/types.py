@@ -64,7 +64,8 @@ class Score:
 class Completion:
     """One model reply. Token fields are None where the backend cannot report them.
 
-    `log_probs` are those of softmax(logits / temperature) before any top-p cut, at the time of sampling.
+    `log_probs` are those of softmax(logits / temperature) before any top-p cut, at the time of sampling. `usage` is
+    (prompt, reply) in tokens as an endpoint counts them that reports no ids.
     """
 
     text: str
@@ -73,6 +74,17 @@ class Completion:
     token_ids: Ints | None = None  # (A,), the end token included where one was sampled
     log_probs: Floats | None = None  # (A,)
     temperature: float = 1.0
+    usage: tuple[int, int] | None = None
+
+    @property
+    def prompt_tokens(self) -> int | None:
+        """The length of the prompt, None if unknown."""
+        return len(self.prompt_ids) if self.prompt_ids is not None else self.usage and self.usage[0]
+
+    @property
+    def reply_tokens(self) -> int | None:
+        """The length of the reply, None if unknown."""
+        return len(self.token_ids) if self.token_ids is not None else self.usage and self.usage[1]
 
 
 @dataclass(slots=True, eq=False)

@@ -194,7 +194,8 @@ def _completion(reply: ChatCompletion) -> Completion:
     text = choice.message.content or ""
     if choice.finish_reason == "length" and not text and reply.usage and reply.usage.completion_tokens == 0:
         return Completion("", "context_overflow")  # some servers answer so where the prompt leaves no room
-    return Completion(text, FINISH_REASONS.get(choice.finish_reason, "error"))
+    usage = (reply.usage.prompt_tokens, reply.usage.completion_tokens) if reply.usage else None
+    return Completion(text, FINISH_REASONS.get(choice.finish_reason, "error"), usage=usage)
 
 
 def _is_overflow(error: Exception) -> bool:

@@ -9,7 +9,8 @@ An interval and an inequality are different answers. A bare list is unordered, a
 relative and to their last digit, everything else exactly. Functions are equal if they agree wherever both are real.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from marti_ext.types import Score, Task
@@ -52,6 +53,19 @@ class MathVerifier(Verifier):
         if outcome == "equal" or outcome == "different":
             return Score(float(outcome == "equal"), answer)
         return Score(0.0, answer, outcome)
+
+    def grade(self, task: Task, text: str) -> Mapping[str, Score]:
+        """`accuracy`, and, where boxes are not required, also `boxed`: what it would be if they were."""
+        strict = {} if self.require_box else {"boxed": replace(self, require_box=True).verify(task, text)}
+        return {self.measure: self.verify(task, text)} | strict
+
+    def read(self, task: Task, text: str) -> str:
+        """The answer, boxed or not."""
+        answer = find_answer(text, require_box=False).answer
+        return answer if normalise(answer) else ""
+
+    def agree(self, task: Task, one: str, other: str) -> bool:
+        return equivalent(gold=one, pred=other, timeout=self.timeout)
 
 
 def equivalent(*, gold: str, pred: str, timeout: float = DEFAULT_TIMEOUT) -> bool:

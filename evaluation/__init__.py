@@ -1,0 +1,1 @@
+"""Benchmarks, set-ups and the tables of the papers: `python -m evaluation --help`."""
