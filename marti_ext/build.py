@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from marti_ext.agent import Agent
 from marti_ext.backends.base import Backend
 from marti_ext.backends.scripted import ScriptedBackend
-from marti_ext.config import Config, HFPolicy, OpenAIPolicy, ScriptedPolicy
+from marti_ext.config import Config, HFPolicy, OpenAIPolicy, Policy, ScriptedPolicy
 from marti_ext.datasets.load import load_stream
 from marti_ext.datasets.stream import TaskStream
 from marti_ext.errors import UserError
@@ -49,16 +49,16 @@ def build_plan(config: Config) -> Plan:
     return Plan(workflow, reward, maker, stream)
 
 
-def build_backends(config: Config) -> dict[str, Backend]:
+def build_backends(policies: Mapping[str, Policy], seed: int) -> dict[str, Backend]:
     """{policy: where it samples}. Raises UserError for a model that cannot be loaded, or a missing package."""
     backends: dict[str, Backend] = {}
-    for name, policy in config.policies.items():
+    for name, policy in policies.items():
         if isinstance(policy, ScriptedPolicy):
             backends[name] = ScriptedBackend(policy.replies)
         elif isinstance(policy, OpenAIPolicy):
             backends[name] = _openai_backend(policy)
-    hf = {name: policy for name, policy in config.policies.items() if isinstance(policy, HFPolicy)}
-    backends.update(_hf_backends(hf, config.seed) if hf else {})
+    hf = {name: policy for name, policy in policies.items() if isinstance(policy, HFPolicy)}
+    backends.update(_hf_backends(hf, seed) if hf else {})
     return backends
 
 

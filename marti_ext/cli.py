@@ -4,7 +4,7 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -18,27 +18,31 @@ from marti_ext.training.base import NonFiniteError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command: 0 if it went well, 2 for bad input, 130 after ctrl-C.
+    """Run one command: its exit status is that of `exit_status`."""
+    options = _parse(arguments)
+    return exit_status(
+        "marti-ext", lambda: options.run(options, Console()), "the same command goes on from the last checkpoint"
+    )
+
+
+def exit_status(program: str, command: Callable[[], None], stopped: str) -> int:
+    """Run a command: 0 if it went well, 2 for bad input, 130 after ctrl-C (`stopped` says how to go on).
 
     1 for a full disk, or a loss that is no number. What went wrong is one line on stderr.
     """
     # Read when torch loads. Threads that wait by spinning slow a busy machine down many times.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    options = _parse(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     try:
-        options.run(options, Console())
+        command()
     except UserError as error:
-        print(f"marti-ext: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"{program}: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
-    except NonFiniteError as error:
-        print(f"marti-ext: {error}", file=sys.stderr)
-        return 1
-    except OSError as error:  # a full disk, most of all
-        print(f"marti-ext: {error}", file=sys.stderr)
+    except (NonFiniteError, OSError) as error:  # OSError: a full disk, most of all
+        print(f"{program}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("marti-ext: stopped; the same command goes on from the last checkpoint", file=sys.stderr)
+        print(f"{program}: stopped; {stopped}", file=sys.stderr)
         return 130
     return 0
 

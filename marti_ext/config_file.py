@@ -24,7 +24,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     if not isinstance(values, dict):
         raise UserError(f"{path}: expected a mapping of keys to values, found {type(values).__name__}")
     for override in overrides:
-        _set(values, override)
+        set_value(values, override)
     return check_config(values, str(path))
 
 
@@ -67,7 +67,8 @@ def _models_in(annotation: Any, step: str = "") -> Iterator[tuple[type[BaseModel
         yield from _models_in(inner, inner_step)
 
 
-def _set(values: dict[str, Any], override: str) -> None:
+def set_value(values: dict[str, Any], override: str) -> None:
+    """Put `key.path=value` into the mapping, the value read as YAML. Raises UserError where there is no such place."""
     key, equals, text = override.partition("=")
     if not equals or not key:
         raise UserError(f"override {override!r}: write key.path=value")

@@ -92,7 +92,9 @@ def _turn_to_json(turn: Turn, number: Mapping[int, int], tokens: bool) -> dict[s
         "tokens": completion.reply_tokens,
         "trainable": turn.trainable,
         "about": [number[id(judged)] for judged in turn.about],
-        "score": score and {"value": score.value, "extracted": score.extracted, "status": score.status},
+        "score": score
+        and {"value": score.value, "extracted": score.extracted, "status": score.status}
+        | ({"reason": score.reason} if score.reason else {}),
         "reward": turn.reward,
     }
     if turn.text != completion.text:
@@ -127,7 +129,7 @@ def _turn_from_json(record: Mapping[str, Any]) -> Turn:
         completion,
         trainable=record["trainable"],
         text=record.get("text", completion.text),
-        score=score and Score(_number(score["value"]), score["extracted"], score["status"]),
+        score=score and Score(_number(score["value"]), score["extracted"], score["status"], score.get("reason", "")),
         reward=record["reward"],
     )
 

@@ -19,6 +19,10 @@ from marti_ext.errors import UserError
 BUILT_IN: dict[str, dict[str, str]] = {
     "workflow": {
         "vanilla": "marti_ext.workflows.vanilla:Vanilla",
+        "consistency": "marti_ext.workflows.consistency:Consistency",
+        "vote": "marti_ext.workflows.vote:Vote",
+        "debate": "marti_ext.workflows.debate:Debate",
+        "autogen": "marti_ext.workflows.autogen:AutoGen",
         "comas": "marti_ext.workflows.comas:CoMAS",
     },
     "reward": {

@@ -20,7 +20,7 @@ def rollout(config: Config, console: Console, *, show: int = 0) -> Path:
     Raises UserError for bad input, before anything is written.
     """
     plan = build_plan(config)
-    backends = build_backends(config)
+    backends = build_backends(config.policies, config.seed)
     agents = build_agents(config, backends, training=False)
     check_backends(backends)
     folder = writable(Path(config.run_dir) / "rollout")

@@ -18,8 +18,10 @@ def print_episodes(episodes: Iterable[Episode], count: int, console: Console) ->
         console.print(show_episode(episode))
 
 
-def show_episode(episode: Episode) -> RenderableType:
+def show_episode(episode: Episode, *, prompts: bool = False) -> RenderableType:
     """Task, label, every turn with its reply, score and reward, then the answer: for `rich.console.Console.print`.
+
+    `prompts` adds what each turn was asked, message by message.
 
     All words of a task or a model are printed literally: rich markup in them is not interpreted, and control
     characters, which could repaint the terminal, are shown as escapes.
@@ -32,7 +34,10 @@ def show_episode(episode: Episode) -> RenderableType:
         _labelled("label", task.label or "none"),
     ]
     for turn in episode.turns:
-        parts += [Text(), _heading(turn, number), Padding(_literal(turn.completion.text), (0, 0, 0, 4))]
+        parts += [Text(), _heading(turn, number)]
+        if prompts:
+            parts += [Padding(_labelled(m.role, m.labelled, "dim"), (0, 0, 0, 2)) for m in turn.messages]
+        parts.append(Padding(_literal(turn.completion.text), (0, 0, 0, 4)))
     parts += [
         Rule(),
         _labelled("answer", episode.answer or "none"),

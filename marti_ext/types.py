@@ -52,12 +52,13 @@ class Score:
     """What a verifier returns: a value in [0, 1], and how it was come by.
 
     `value` counts only where `status` is "ok"; with any other status the text was not graded and `value` is 0.0.
-    `extracted` is what was read out of the text.
+    `extracted` is what was read out of the text, `reason` says in one line what is wrong with it, where that is known.
     """
 
     value: float
     extracted: str = ""
     status: ScoreStatus = "ok"
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ import pytest
 
 from marti_ext.types import Score, Task
 from marti_ext.verifiers.math import MathVerifier
-from marti_ext.verifiers.math.worker import MEMORY_LIMIT, POOL, WorkerError, WorkerPool
+from marti_ext.verifiers.math.worker import MEMORY_LIMIT, MODULE, POOL, compare
+from marti_ext.verifiers.workers import WorkerError, WorkerPool
 
 ALGEBRA = Task("t", "a problem", "x^2+1")  # its answer below can only be told by algebra
 RIGHT = r"\boxed{x(x+1)-x+1}"
@@ -123,13 +124,13 @@ def _in_background(pool: WorkerPool, pred: str, seconds: float) -> tuple[threadi
     """A comparison in a thread of its own, once its worker is at it."""
     outcome: list[object] = []
 
-    def compare() -> None:
+    def ask() -> None:
         try:
-            outcome.append(pool.compare("x^2+1", pred, seconds))
+            outcome.append(compare(pool, "x^2+1", pred, seconds))
         except (TimeoutError, WorkerError) as error:
             outcome.append(type(error))
 
-    thread = threading.Thread(target=compare)
+    thread = threading.Thread(target=ask)
     thread.start()
     while not pool.pids():
         time.sleep(0.01)
@@ -137,7 +138,7 @@ def _in_background(pool: WorkerPool, pred: str, seconds: float) -> tuple[threadi
 
 
 def _with_pool(test: Callable[[WorkerPool], None], size: int) -> None:
-    pool = WorkerPool(size)
+    pool = WorkerPool(MODULE, size=size)
     try:
         test(pool)
     finally:
@@ -150,22 +151,22 @@ def test_a_worker_killed_by_hand_fails_its_answer_only() -> None:
         os.kill(pool.pids()[0], signal.SIGKILL)
         thread.join(SLACK)
         assert outcome == [WorkerError]
-        assert pool.compare("x^2+1", "1+x^2", 30.0) == "equal"
+        assert compare(pool, "x^2+1", "1+x^2", 30.0) == "equal"
         (idle,) = pool.pids()
         os.kill(idle, signal.SIGKILL)
         assert gone(idle, SLACK)
-        assert pool.compare("x^2+1", "1+x^2", 30.0) == "equal"  # one killed while idle is replaced unnoticed
+        assert compare(pool, "x^2+1", "1+x^2", 30.0) == "equal"  # one killed while idle is replaced unnoticed
 
     _with_pool(test, 1)
 
 
 def test_an_answer_that_hangs_does_not_delay_others_while_a_worker_is_free() -> None:
     def test(pool: WorkerPool) -> None:
-        assert pool.compare("x^2+1", "1+x^2", 30.0) == "equal"
+        assert compare(pool, "x^2+1", "1+x^2", 30.0) == "equal"
         thread, outcome = _in_background(pool, HANGS, 600.0)
         while len(pool.pids()) < 2:  # either of the two threads starts the second worker
-            assert pool.compare("x^2+1", "1+x^2", 30.0) == "equal"
-        assert pool.compare("x^2+1", "1+x^2", 30.0) == "equal"
+            assert compare(pool, "x^2+1", "1+x^2", 30.0) == "equal"
+        assert compare(pool, "x^2+1", "1+x^2", 30.0) == "equal"
         assert outcome == []  # the other is still at it
         pool.close()
         thread.join(SLACK)
@@ -177,7 +178,7 @@ def test_an_answer_that_hangs_does_not_delay_others_while_a_worker_is_free() -> 
 def test_with_every_worker_busy_a_caller_waits_and_its_own_limit_starts_later() -> None:
     def test(pool: WorkerPool) -> None:
         thread, outcome = _in_background(pool, HANGS, 6.0)
-        assert pool.compare("x^2+1", "1+x^2", 5.0) == "equal"  # waited longer than its limit
+        assert compare(pool, "x^2+1", "1+x^2", 5.0) == "equal"  # waited longer than its limit
         thread.join(SLACK)
         assert outcome == [TimeoutError]
 
@@ -185,13 +186,13 @@ def test_with_every_worker_busy_a_caller_waits_and_its_own_limit_starts_later() 
 
 
 def test_an_unreadable_reference_is_told_from_a_wrong_answer() -> None:
-    assert POOL.compare(r"\sqrt{x<}+\frac{1}{y}", "y", 30.0) == "no_label"
-    assert POOL.compare("y", r"\sqrt{x<}+\frac{1}{y}", 30.0) == "different"
+    assert compare(POOL, r"\sqrt{x<}+\frac{1}{y}", "y", 30.0) == "no_label"
+    assert compare(POOL, "y", r"\sqrt{x<}+\frac{1}{y}", 30.0) == "different"
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="limits are read from /proc")
 def test_the_memory_of_a_worker_is_limited() -> None:
-    assert POOL.compare("x+1", "1+x", 30.0) == "equal"
+    assert compare(POOL, "x+1", "1+x", 30.0) == "equal"
     limits = Path(f"/proc/{POOL.pids()[0]}/limits").read_text()
     address_space = next(line for line in limits.splitlines() if line.startswith("Max address space"))
     assert address_space.split()[3:5] == [str(MEMORY_LIMIT)] * 2
@@ -199,10 +200,10 @@ def test_the_memory_of_a_worker_is_limited() -> None:
 
 PROGRAM = """
 import os, signal, sys, threading, time
-from marti_ext.verifiers.math.worker import POOL
-POOL.compare("x+1", "1+x", 30.0)
+from marti_ext.verifiers.math.worker import POOL, compare
+compare(POOL, "x+1", "1+x", 30.0)
 if sys.argv[1] != "exit":
-    threading.Thread(target=POOL.compare, args=("x", sys.argv[2], 1.0), daemon=True).start()
+    threading.Thread(target=compare, args=(POOL, "x", sys.argv[2], 1.0), daemon=True).start()
     time.sleep(0.3)
 print(*POOL.pids(), flush=True)
 if sys.argv[1] == "kill":

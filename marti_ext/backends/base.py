@@ -1,5 +1,6 @@
 """Where tokens come from."""
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,6 +46,12 @@ class TokenBackend(Backend):
 
 class BatchBackend(TokenBackend):
     """A token backend that answers many requests in one blocking call, in this process."""
+
+    async def complete(self, request: Request) -> Completion:
+        [reply] = await asyncio.to_thread(self.complete_batch, [request])
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
     @abstractmethod
     def complete_batch(self, requests: Sequence[Request]) -> list[Completion | Exception]:

@@ -3,7 +3,6 @@
 Shapes: B = rows of a batch, P = prompt tokens (left-padded), A = reply tokens, V = vocabulary.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -42,12 +41,6 @@ class HFBackend(BatchBackend):
             raise UserError(f"the model of policy {policy.name!r} does not tell its window: set context_window")
         self.context_window: int = min(windows)
         self.max_batch_size = max_batch_size
-
-    async def complete(self, request: Request) -> Completion:
-        [reply] = await asyncio.to_thread(self.complete_batch, [request])
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
 
     def complete_batch(self, requests: Sequence[Request]) -> list[Completion | Exception]:
         """Replies in request order; rows of like length share a forward pass, so that little is padded."""

@@ -1,10 +1,7 @@
 """Tasks from a hub data set or a local JSONL, JSON or parquet file, row by row and strictly."""
 
-import math
 import random
 from collections import Counter
-from difflib import get_close_matches
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -80,7 +77,7 @@ def load_tasks(source: DataSource, *, needs_label: bool, seed: int) -> list[Task
 
 
 def _task(row: Row, source: DataSource, name: str, needs_label: bool) -> Task:
-    prompt = _column(row, source.prompt, "prompt")
+    prompt = row.value(source.prompt, "prompt")
     if not isinstance(prompt, str):
         raise UserError(f"{row.place}: the prompt in column {source.prompt!r} must be text, found {prompt!r:.80}")
     if not prompt.isprintable() and any("\ud800" <= c <= "\udfff" for c in prompt):
@@ -88,42 +85,18 @@ def _task(row: Row, source: DataSource, name: str, needs_label: bool) -> Task:
     if not prompt.strip():
         raise UserError(f"{row.place}: the prompt in column {source.prompt!r} is empty: fill or remove the row")
     return Task(
-        id=f"{name}-{row.number}" if source.id is None else _text(row, source.id, "id"),
+        id=f"{name}-{row.number}" if source.id is None else row.text(source.id, "id"),
         prompt=prompt + source.prompt_suffix,
         label=_label(row, source.label, needs_label),
         kind=source.kind,
-        metadata={column: _column(row, column, "metadata") for column in source.metadata},
+        metadata={column: row.value(column, "metadata") for column in source.metadata},
     )
 
 
 def _label(row: Row, column: str | None, needed: bool) -> str:
     if column is None or (not needed and row.columns.get(column) is None):
         return ""
-    return _text(row, column, "label", needed)
-
-
-def _text(row: Row, column: str, field: str, needed: bool = True) -> str:
-    """The column's text or number as text."""
-    value = _column(row, column, field)
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise UserError(f"{row.place}: the {field} in column {column!r} must be text or a number, found {value!r:.80}")
-    empty = not math.isfinite(value) if isinstance(value, float) else not str(value).strip()
-    if empty and needed:
-        raise UserError(f"{row.place}: the {field} in column {column!r} is empty ({value!r}): fill or remove the row")
-    return "" if empty else str(value)
-
-
-def _column(row: Row, column: str, field: str) -> Any:
-    if row.columns.get(column) is None:
-        fault = f"{row.place}: column {column!r} is empty" if column in row.columns else _absent(row, column)
-        raise UserError(f"{fault}; set the source's {field} to a column that every row has, or correct the row")
-    return row.columns[column]
-
-
-def _absent(row: Row, column: str) -> str:
-    near = get_close_matches(column, row.columns, n=1)
-    hint = f" (nearest: {near[0]!r})" if near else ""
-    return f"{row.place}: no column {column!r}{hint}; the row has {', '.join(map(repr, row.columns)) or 'none'}"
+    return row.text(column, "label", needed)
 
 
 def _refuse_repeated_ids(tasks: list[Task], rows: list[Row]) -> None:

@@ -1,8 +1,10 @@
 """Rows of a data set, each with the place it came from: JSONL, JSON and parquet files, folders, and the hub."""
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,38 @@ class Row:
     number: int
     place: str
     columns: Mapping[str, Any]
+
+    def value(self, column: str, field: str = "") -> Any:
+        """What stands in the column. Raises UserError naming the columns found, and `field`, what it is needed for."""
+        if self.columns.get(column) is None:
+            empty = f"{self.place}: column {column!r} is empty"
+            fault = empty if column in self.columns else self._absent(column)
+            setting = f"set the source's {field} to a column that every row has, or " if field else ""
+            raise UserError(f"{fault}; {setting}correct the row")
+        return self.columns[column]
+
+    def text(self, column: str, field: str = "", needed: bool = True) -> str:
+        """The column's text, or its number as text. Raises UserError for anything else, and for "" if `needed`."""
+        value = self.value(column, field)
+        what = f"the {field} in column {column!r}" if field else f"column {column!r}"
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise UserError(f"{self.place}: {what} must be text or a number, found {value!r:.80}")
+        empty = not math.isfinite(value) if isinstance(value, float) else not str(value).strip()
+        if empty and needed:
+            raise UserError(f"{self.place}: {what} is empty ({value!r}): fill or remove the row")
+        return "" if empty else str(value)
+
+    def items(self, column: str) -> list[Any]:
+        """The column's list. Raises UserError for anything else."""
+        value = self.value(column)
+        if not isinstance(value, list):
+            raise UserError(f"{self.place}: column {column!r} must be a list, found {value!r:.80}")
+        return value
+
+    def _absent(self, column: str) -> str:
+        near = get_close_matches(column, self.columns, n=1)
+        hint = f" (nearest: {near[0]!r})" if near else ""
+        return f"{self.place}: no column {column!r}{hint}; the row has {', '.join(map(repr, self.columns)) or 'none'}"
 
 
 @dataclass(frozen=True, slots=True)

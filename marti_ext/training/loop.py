@@ -100,7 +100,7 @@ def train(config: Config, console: Console | None = None, on_step: OnStep = lamb
     console = console or Console()
     seed_generators(config.seed)
     plan = build_plan(config)
-    backends = build_backends(config)
+    backends = build_backends(config.policies, config.seed)
     agents = build_agents(config, backends)
     trainers = build_trainers(config, agents, backends, keep_reference=plan.maker.needs_reference)
     check_backends(backends)

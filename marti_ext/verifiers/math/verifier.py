@@ -18,7 +18,8 @@ from marti_ext.verifiers.base import Verifier
 from marti_ext.verifiers.math.compare import count, same
 from marti_ext.verifiers.math.extract import find_answer, joined, read_label
 from marti_ext.verifiers.math.normalise import normalise
-from marti_ext.verifiers.math.worker import POOL, Verdict, WorkerError
+from marti_ext.verifiers.math.worker import POOL, Verdict, compare
+from marti_ext.verifiers.workers import WorkerError
 
 Outcome = Verdict | Literal["timeout", "failed"]
 DEFAULT_TIMEOUT = 5.0  # seconds
@@ -84,7 +85,7 @@ def _outcome(gold: str, pred: str, timeout: float) -> Outcome:
     except _NeedsAlgebraError:
         pass
     try:
-        return POOL.compare(gold, pred, timeout)
+        return compare(POOL, gold, pred, timeout)
     except TimeoutError:
         return "timeout"
     except WorkerError:

@@ -1,172 +1,20 @@
-"""The processes that run computer algebra: any comparison may hang or eat memory, so each can be killed.
+"""The processes that run computer algebra: any comparison may hang or eat memory."""
 
-A worker speaks JSON, one line a message, over its standard streams. It is started at first use, by `subprocess` and
-not by `multiprocessing`: so it never imports the user's main module, uses no signals, and also works from threads,
-asyncio programs and daemonic processes.
-"""
+from typing import Literal, cast
 
-import atexit
-import contextlib
-import json
-import os
-import select
-import subprocess
-import sys
-import threading
-import time
-from pathlib import Path
-from typing import IO, Literal, cast
+from marti_ext.verifiers.workers import WorkerPool, shared_pool
 
-import marti_ext
-
+MODULE = "marti_ext.verifiers.math.serve"
 MEMORY_LIMIT = 2 * 1024**3  # bytes of address space of one worker
-START_LIMIT = 60.0  # seconds a worker may take to load
 
 Verdict = Literal["equal", "different", "no_label"]
 
-
-class WorkerError(RuntimeError):
-    """A worker died: out of memory, crashed or was killed."""
+POOL = shared_pool(MODULE)
 
 
-class WorkerPool:
-    """Up to `size` workers (default: one per CPU), started as calls overlap; for any number of threads.
+def compare(pool: WorkerPool, gold: str, pred: str, seconds: float) -> Verdict:
+    """A worker's verdict on two answers in normal form; "no_label" where the reference cannot be parsed.
 
-    A call waits for a free worker without limit; its own time limit begins when a worker takes it. So an answer that
-    hangs holds up one worker for the length of the limit, and delays others only while every worker is busy with such
-    answers. A worker that overran its limit or died is replaced at the next call.
+    `seconds` is wall-clock time. Raises TimeoutError (the worker is killed) and WorkerError.
     """
-
-    def __init__(self, size: int | None = None) -> None:
-        self.size = size or os.cpu_count() or 1
-        self._idle: list[_Worker] = []  # changed by single appends and pops only, which are atomic
-        self._busy: set[_Worker] = set()
-        self._slots = threading.BoundedSemaphore(self.size)
-        self._closed = False
-
-    def compare(self, gold: str, pred: str, seconds: float) -> Verdict:
-        """The worker's verdict on two answers in normal form; "no_label" where the reference cannot be parsed.
-
-        `seconds` is wall-clock time. Raises TimeoutError (the worker is killed) and WorkerError.
-        """
-        with self._slots:
-            idle = self._living()
-            try:
-                return self._ask(idle or _Worker(), gold, pred, seconds)
-            except WorkerError:
-                if idle is None or self._closed:
-                    raise
-            # It may have died while idle: of a process with several threads that is not seen at once.
-            return self._ask(_Worker(), gold, pred, seconds)
-
-    def _ask(self, worker: "_Worker", gold: str, pred: str, seconds: float) -> Verdict:
-        self._busy.add(worker)
-        reply = ""
-        try:
-            reply = worker.ask({"gold": gold, "pred": pred, "seconds": seconds}, seconds)
-        finally:  # also on KeyboardInterrupt: a worker with an open question is of no use to others
-            self._busy.discard(worker)
-            if reply and not self._closed:
-                self._idle.append(worker)
-            else:
-                worker.kill()
-        return cast(Verdict, reply)  # written by `serve`
-
-    def pids(self) -> list[int]:
-        """The process ids of the living workers."""
-        return [worker.process.pid for worker in (*self._idle, *self._busy)]
-
-    def close(self) -> None:
-        """Kill all workers; later calls fail."""
-        self._closed = True
-        while self._idle:
-            self._idle.pop().kill()
-        for worker in list(self._busy):
-            worker.process.kill()  # the thread that waits for it clears up
-
-    def forget(self) -> None:
-        """Start afresh in a forked child: the parent's workers stay the parent's."""
-        for worker in (*self._idle, *self._busy):
-            worker.disown()
-        self._idle, self._busy, self._slots = [], set(), threading.BoundedSemaphore(self.size)
-
-    def _living(self) -> "_Worker | None":
-        """An idle worker that nobody has killed meanwhile."""
-        if self._closed:
-            raise WorkerError("the pool of workers is closed")
-        while self._idle:
-            worker = self._idle.pop()
-            if worker.process.poll() is None:
-                return worker
-            worker.kill()
-        return None
-
-
-class _Worker:
-    """One worker process, used by one thread at a time."""
-
-    def __init__(self) -> None:
-        path = os.pathsep.join(
-            filter(None, [str(Path(marti_ext.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-        )
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "marti_ext.verifiers.math.serve"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-            env={**os.environ, "PYTHONPATH": path},
-            start_new_session=True,  # Ctrl-C is for the program, not for its workers
-        )
-        self.buffer = b""
-        try:
-            self._receive(START_LIMIT)
-        except (TimeoutError, WorkerError) as error:  # no fault of an answer: the installation is broken
-            self.kill()
-            raise RuntimeError("the worker process for computer algebra did not start; see its error above") from error
-        except BaseException:
-            self.kill()
-            raise
-
-    def ask(self, request: dict[str, object], seconds: float) -> str:
-        try:
-            self._stream(self.process.stdin).write(json.dumps(request).encode() + b"\n")
-        except BrokenPipeError as error:
-            raise WorkerError("the worker was gone") from error
-        return self._receive(seconds)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        self.disown()
-
-    def disown(self) -> None:
-        for stream in (self.process.stdin, self.process.stdout):
-            with contextlib.suppress(OSError):
-                self._stream(stream).close()
-
-    def _receive(self, seconds: float) -> str:
-        """The next line of the worker."""
-        output = self._stream(self.process.stdout).fileno()
-        deadline = time.monotonic() + seconds
-        poller = select.poll()
-        poller.register(output, select.POLLIN)
-        while b"\n" not in self.buffer:
-            left = deadline - time.monotonic()
-            if left <= 0 or not poller.poll(left * 1000):
-                raise TimeoutError(f"no verdict within {seconds} s")
-            chunk = os.read(output, 4096)
-            if not chunk:
-                raise WorkerError(f"the worker died, exit code {self.process.wait()}")
-            self.buffer += chunk
-        line, _, self.buffer = self.buffer.partition(b"\n")
-        return line.decode()
-
-    @staticmethod
-    def _stream(stream: IO[bytes] | None) -> IO[bytes]:
-        assert stream is not None  # both ends are pipes
-        return stream
-
-
-POOL = WorkerPool()
-atexit.register(POOL.close)
-os.register_at_fork(after_in_child=POOL.forget)
+    return cast(Verdict, pool.ask({"gold": gold, "pred": pred, "seconds": seconds}, seconds))  # as `serve` writes it

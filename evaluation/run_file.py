@@ -1,0 +1,131 @@
+"""The folder of one evaluation: run.json says what was asked for, BENCHMARK/SETUP/seed-N.jsonl how each task went."""
+
+import fcntl
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from evaluation.outcome import Outcome
+from marti_ext.errors import UserError
+from marti_ext.records import append_rows, episode_from_json, episode_to_json, read_rows, write_text_atomically
+from marti_ext.run_folder import writable
+from marti_ext.types import Episode, Score
+
+RUN_FILE = "run.json"
+
+
+class EvaluationFolder:
+    """What an evaluation leaves behind, and resumes from."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Hold the folder for one process. Raises UserError if it cannot be written or is in use."""
+        with (writable(self.path) / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise UserError(f"--out {str(self.path)!r} is in use by another process") from error
+            yield
+
+    def accept(
+        self, identity: Mapping[str, Any], benchmarks: Mapping[str, Mapping[str, Any]], sandbox: Mapping[str, str]
+    ) -> None:
+        """Write down what is asked for. A run that is there may gain benchmarks, set-ups and seeds, not change.
+
+        Raises UserError naming what differs.
+        """
+        written = self.read() if (self.path / RUN_FILE).exists() else {"identity": dict(identity), "benchmarks": {}}
+        now = _as_json({"identity": identity, "benchmarks": benchmarks})
+        self._compare(written["identity"], now["identity"], "")
+        for name, facts in now["benchmarks"].items():
+            self._compare(written["benchmarks"].get(name, facts), facts, f"{name} ")
+        merged = {
+            "identity": now["identity"],
+            "benchmarks": {**written["benchmarks"], **now["benchmarks"]},
+            "sandbox": {**written.get("sandbox", {}), **sandbox},
+        }
+        write_text_atomically(self.path / RUN_FILE, json.dumps(merged, indent=1, sort_keys=True) + "\n")
+
+    def read(self) -> dict[str, Any]:
+        """run.json. Raises UserError where it is missing or broken."""
+        file = self.path / RUN_FILE
+        try:
+            values: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            if not (isinstance(values["identity"], dict) and isinstance(values["benchmarks"], dict)):
+                raise TypeError("no mapping")
+        except OSError as error:
+            raise UserError(f"{file} cannot be read: give the --out folder of an evaluation") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{file} is not what an evaluation wrote: choose another folder") from error
+        return values
+
+    def group(self, benchmark: str, setup: str, seed: int) -> "Group":
+        return Group(self.path / benchmark / setup / f"seed-{seed}.jsonl", benchmark, setup, seed)
+
+    def groups(self) -> list["Group"]:
+        """All that have results, by name and seed."""
+        found = (p for p in self.path.glob("*/*/seed-*.jsonl") if p.stem.removeprefix("seed-").isdigit())
+        groups = [self.group(p.parts[-3], p.parts[-2], int(p.stem.removeprefix("seed-"))) for p in found]
+        return sorted(groups, key=lambda g: (g.benchmark, g.setup, g.seed))
+
+    def outcomes(self) -> list[Outcome]:
+        return [outcome for group in self.groups() for outcome in group.outcomes()]
+
+    def _compare(self, before: Mapping[str, Any], now: Mapping[str, Any], what: str) -> None:
+        for key in sorted({*before, *now}):
+            if key != "data" and before.get(key) != now.get(key):  # the same bytes may lie elsewhere
+                raise UserError(
+                    f"--out {str(self.path)!r} holds an evaluation with {what}{key} = {before.get(key)!r}, not "
+                    f"{now.get(key)!r}: choose another folder"
+                )
+
+
+class Group:
+    """The results of one (benchmark, set-up, seed): one line a task; of two lines for one task the later counts."""
+
+    def __init__(self, path: Path, benchmark: str, setup: str, seed: int) -> None:
+        self.path, self.benchmark, self.setup, self.seed = path, benchmark, setup, seed
+        self.journal_path = path.with_name(f"seed-{seed}.calls.jsonl")
+
+    def append(self, episode: Episode, outcome: Outcome) -> None:
+        scores = [{"measure": measure, **asdict(score)} for measure, score in outcome.scores.items()]
+        append_rows(self.path, [{**asdict(outcome), "scores": scores, "episode": episode_to_json(episode)}])
+
+    def rows(self) -> dict[str, dict[str, Any]]:
+        """Task id -> its line. Raises UserError for a line of another group."""
+        if not self.path.exists():
+            return {}
+        rows = {}
+        for row in read_rows(self.path):
+            place = row.get("benchmark"), row.get("setup"), row.get("seed")
+            if place != (self.benchmark, self.setup, self.seed) or not isinstance(row.get("task"), str):
+                raise UserError(f"{self.path} holds a line of another run: {place}; remove the file or choose another")
+            rows[row["task"]] = row
+        return rows
+
+    def outcomes(self) -> list[Outcome]:
+        return [_outcome(row, self.path) for row in self.rows().values()]
+
+    def episodes(self) -> Iterator[tuple[Episode, Outcome]]:
+        """Every task's episode with its outcome."""
+        for row in self.rows().values():
+            yield episode_from_json(row["episode"]), _outcome(row, self.path)
+
+
+def _outcome(row: Mapping[str, Any], path: Path) -> Outcome:
+    try:
+        scores = {s["measure"]: Score(**{k: v for k, v in s.items() if k != "measure"}) for s in row["scores"]}
+        values = {name: row[name] for name in Outcome.__dataclass_fields__ if name != "scores"}
+        return Outcome(**values, scores=scores)
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{path}: a line is no result ({type(error).__name__}: {error})") from error
+
+
+def _as_json(value: Any) -> Any:
+    return json.loads(json.dumps(value))

@@ -1,0 +1,164 @@
+"""The run itself: every task of every benchmark through every set-up, each once, across any number of stops."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from rich.console import Console
+
+from evaluation.benchmark import Benchmark
+from evaluation.journal import Journal
+from evaluation.load import Loaded
+from evaluation.outcome import Outcome
+from evaluation.progress import GroupProgress
+from evaluation.run_file import EvaluationFolder, Group
+from evaluation.team import Speakers
+from marti_ext.errors import UserError
+from marti_ext.rollout import run_episodes
+from marti_ext.seeds import derive_seed
+from marti_ext.types import Episode, Score, Task
+from marti_ext.workflows.base import Workflow
+
+PATIENCE = 20  # failed episodes in a row after which an endpoint counts as dead
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be run."""
+
+    benchmarks: Sequence[tuple[Benchmark, Loaded]]
+    setups: Sequence[tuple[str, Workflow]]
+    seeds: Sequence[int]
+    seed: int  # that of all of them: the same seed and team give the same replies where the backend can
+    concurrency: int  # episodes at once
+    timeout: float | None  # seconds of one episode
+
+
+def run(
+    plan: Plan, speakers: Speakers, folder: EvaluationFolder, price: tuple[float, float] | None, console: Console
+) -> int:
+    """Run what is missing in the folder; tasks that failed are asked again. Gives the number that failed now.
+
+    Raises UserError where an endpoint is dead, at the start or half-way; what is done is kept.
+    """
+    asyncio.run(speakers.check())
+    failed = 0
+    with GroupProgress(console, price) as progress:
+        for benchmark, loaded in plan.benchmarks:
+            for setup, workflow in plan.setups:
+                for seed in plan.seeds:
+                    group = folder.group(benchmark.name, setup, seed)
+                    failed += _run_group(plan, speakers, benchmark, loaded.tasks, workflow, group, progress)
+    return failed
+
+
+def _run_group(
+    plan: Plan,
+    speakers: Speakers,
+    benchmark: Benchmark,
+    tasks: Sequence[Task],
+    workflow: Workflow,
+    group: Group,
+    progress: GroupProgress,
+) -> int:
+    """One (benchmark, set-up, seed)."""
+    done = {id for id, row in group.rows().items() if row["scores"][0]["status"] != "failed"}
+    missing = [task for task in tasks if task.id not in done]
+    progress.group(f"{group.benchmark} {group.setup} {group.seed}", len(tasks), len(tasks) - len(missing))
+    if not missing:
+        return 0
+    workflow.check(missing)
+    recorder = _Recorder(benchmark, group, progress)
+    agents = speakers.agents(tasks, Journal(group.journal_path))
+    try:
+        asyncio.run(
+            run_episodes(
+                workflow,
+                missing,
+                agents,
+                seed=derive_seed(plan.seed, group.benchmark, group.setup, group.seed),
+                concurrency=plan.concurrency,
+                timeout=plan.timeout,
+                on_episode=recorder.take,
+            )
+        )
+    finally:
+        recorder.close()
+    if not recorder.failed:
+        group.journal_path.unlink(missing_ok=True)  # the results hold every call
+    return recorder.failed
+
+
+class _Recorder:
+    """Grades finished episodes beside the rollout and writes each down as soon as it is graded."""
+
+    def __init__(self, benchmark: Benchmark, group: Group, progress: GroupProgress) -> None:
+        self._benchmark, self._group, self._progress = benchmark, group, progress
+        self._graders = ThreadPoolExecutor(os.cpu_count())
+        self._writer = ThreadPoolExecutor(1)  # one at a time
+        self._pending: list[Future[None]] = []
+        self.failed = 0
+        self._in_a_row = 0
+
+    def take(self, episode: Episode) -> None:
+        """One episode has ended. Raises UserError after too many failed ones in a row."""
+        self._pending.append(self._graders.submit(self._grade, episode))
+        failed = episode.status == "failed"
+        self.failed += failed
+        self._in_a_row = self._in_a_row + 1 if failed else 0
+        if self._in_a_row >= PATIENCE:
+            reason = (episode.error or "").partition("\n")[0]
+            raise UserError(
+                f"{PATIENCE} episodes in a row failed, the last one: {reason} · stopped; what is done is kept, and "
+                "the same command goes on from there"
+            )
+
+    def close(self) -> None:
+        """Wait until all is written. Raises what grading or writing raised."""
+        self._graders.shutdown()
+        self._writer.shutdown()
+        for pending in self._pending:
+            pending.result()
+
+    def _grade(self, episode: Episode) -> None:
+        outcome = grade_episode(self._benchmark, self._group.setup, self._group.seed, episode)
+        self._writer.submit(self._group.append, episode, outcome).result()
+        self._progress.done(outcome)
+
+
+def grade_episode(benchmark: Benchmark, setup: str, seed: int, episode: Episode) -> Outcome:
+    """The outcome of one episode. One that failed or overran its deadline is not graded; an answer that is not
+    there because its reply was cut by a token limit is "truncated", not "unparsed"."""
+    scores = dict(benchmark.verifier.grade(episode.task, episode.answer if episode.status == "ok" else ""))
+    if episode.status != "ok":
+        scores = {measure: Score(0.0, status=episode.status) for measure in scores}
+    elif _is_cut(episode):
+        scores = {m: replace(s, status="truncated") if s.status == "unparsed" else s for m, s in scores.items()}
+    prompts = [turn.completion.prompt_tokens for turn in episode.turns]
+    replies = [turn.completion.reply_tokens for turn in episode.turns]
+    return Outcome(
+        benchmark.name,
+        setup,
+        seed,
+        episode.task.id,
+        scores,
+        len(episode.turns),
+        _sum(prompts),
+        _sum(replies),
+        episode.seconds,
+    )
+
+
+def _is_cut(episode: Episode) -> bool:
+    """Whether the reply that became the answer ran into a limit."""
+    return any(
+        turn.text == episode.answer and turn.completion.finish_reason in ("length", "context_overflow")
+        for turn in episode.turns
+    )
+
+
+def _sum(counts: Sequence[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
