@@ -51,7 +51,7 @@ def _table(options: argparse.Namespace, console: Console) -> None:
 def _compare(options: argparse.Namespace, console: Console) -> None:
     from evaluation.compare import compare_command
 
-    compare_command(options.first, options.second, options.data_dir, options.out, console)
+    compare_command(options.first, options.second, options.out, console)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -77,7 +77,6 @@ def _parser() -> argparse.ArgumentParser:
     compare = _add(commands, "compare", _compare, "two runs on the same tasks; or lm-eval: a run and its graders")
     compare.add_argument("first", help="a run's folder, or lm-eval")
     compare.add_argument("second", type=Path, help="a run's folder")
-    compare.add_argument("--data-dir", type=Path, help="for lm-eval: a folder with the benchmarks' files")
     compare.add_argument("--out", type=Path, help="for lm-eval: a JSONL file for every disagreement")
     return parser
 

@@ -7,6 +7,7 @@ from marti_ext.backends.base import Request
 from marti_ext.backends.scripted import ScriptedBackend
 from marti_ext.types import Task
 from marti_ext.verifiers.math.extract import read_label
+from marti_ext.verifiers.numeric import number_of
 
 
 def gold_reply(task: Task) -> str:
@@ -56,7 +57,7 @@ def _wrong_answer(task: Task) -> str:
     if task.kind in ("hotpotqa", "drop"):
         return "zyxwv"
     if task.kind == "numeric":
-        value = float(_answer(task).replace(",", ""))
+        value = float(number_of(_answer(task)) or 0)
         return f"{2 * value + (1 if value >= 0 else -1):g}"  # no scale of a unit is near 2
     # Whole numbers stay whole, so that the form is still the one asked for.
     number = re.fullmatch(r"-?\d+", _answer(task))

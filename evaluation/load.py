@@ -4,11 +4,14 @@ import hashlib
 import json
 import random
 import re
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from evaluation.benchmark import Benchmark
+from evaluation.benchmarks import BENCHMARKS
 from marti_ext.datasets.rows import SUFFIXES, Row, read_rows
 from marti_ext.errors import UserError
 from marti_ext.rollout import refuse_doubles
@@ -32,19 +35,30 @@ def load_benchmark(
 ) -> Loaded:
     """All tasks, or a random subset of `sample` of them ("paper": as many as the CoMAS paper uses) drawn by the seed.
 
-    Raises UserError where the data is not to be had, a row is broken, or two rows are one task.
+    Raises UserError where the data is not to be had, a row is broken, or two different tasks have one id.
     """
     file = _file(benchmark, data_dir) if data_dir is not None else None
     if file is not None:
         source, rows = str(file), read_rows(str(file), subset=None, split=benchmark.split).rows
     else:
         source, rows = benchmark.hub, _hub_rows(benchmark)
-    tasks = [benchmark.task(row) for row in rows if benchmark.has(row)]
+    tasks = _told_apart(benchmark.task(row) for row in rows if benchmark.has(row))
     if not tasks:
         raise UserError(f"{source} holds no rows of {benchmark.name}: give its {benchmark.split} split")
     refuse_doubles(f"{source}: task", [task.id for task in tasks])
     digest = hashlib.sha256(file.read_bytes() if file is not None and file.is_file() else _canonical(rows))
     return Loaded(_drawn(benchmark, tasks, sample, sample_seed), digest.hexdigest(), source)
+
+
+def _told_apart(tasks: Iterable[Task]) -> list[Task]:
+    """The tasks, with a number behind the id of one that says what another has said: MMLU asks 27 questions twice."""
+    said: Counter[tuple[str, str]] = Counter()
+    apart = []
+    for task in tasks:
+        said[task.id, task.prompt] += 1
+        count = said[task.id, task.prompt]
+        apart.append(replace(task, id=f"{task.id}-{count}") if count > 1 else task)
+    return apart
 
 
 def _drawn(benchmark: Benchmark, tasks: list[Task], sample: int | str | None, seed: int) -> list[Task]:
@@ -81,14 +95,24 @@ def _file(benchmark: Benchmark, data_dir: Path) -> Path:
 
 
 def _plain(path: Path) -> str:
-    """The name in lower case without punctuation: MATH-500.jsonl is math500."""
-    return re.sub(r"[^a-z0-9]", "", (path.name if path.is_dir() else path.stem).lower())
+    """The name in lower case without punctuation: MATH-500.jsonl is math500, HumanEval+.jsonl humanevalplus."""
+    return "".join(_words(path))
 
 
 def _begins(path: Path, name: str) -> bool:
-    """Whether the file's name is the benchmark's and more words behind a sign: mmlu_test_500, aime_2024."""
-    words = re.split(r"[^a-z0-9]+", path.stem.lower())
-    return any("".join(words[:count]) == name for count in range(1, len(words)))
+    """Whether the file's name is the benchmark's and more words behind a sign: mmlu_test_500, aime_2024_I.
+
+    The longest name counts, so that humaneval_plus_164 is no file of HumanEval.
+    """
+    words = _words(path)
+    names = ["".join(words[:count]) for count in range(1, len(words) + 1)]
+    return max((n for n in names if n in {*BENCHMARKS, name}), key=len, default="") == name
+
+
+def _words(path: Path) -> list[str]:
+    """The words of a file's or a folder's name in lower case."""
+    name = path.name if path.is_dir() else path.stem
+    return re.findall(r"[a-z0-9]+", name.lower().replace("+", "plus"))
 
 
 def _names(files: list[Path]) -> str:

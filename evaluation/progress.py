@@ -51,7 +51,7 @@ class GroupProgress:
         """The next group begins; `done` of its tasks are done already."""
         self._finish()
         self._name, self._before = name, done
-        self._right = self._graded = self._failed = self._prompt = self._reply = 0
+        self._right, self._graded, self._failed, self._prompt, self._reply = 0.0, 0, 0, 0, 0
         self._bar = self._bars.add_task(name, total=total, completed=done, rate="", note="")
 
     def done(self, outcome: Outcome) -> None:

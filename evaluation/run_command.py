@@ -41,10 +41,14 @@ def run_command(options: argparse.Namespace, console: Console) -> None:
         folder.accept(
             {"agents": identity(team), "sampling": asdict(sampling), "seed": options.seed},
             {benchmark.name: _facts(benchmark, data, options) for benchmark, data in loaded},
-            sandbox,
+            {
+                "sandbox": sandbox,
+                "endpoints": {"base_url": options.base_url},
+                "setups": {n: str(w) for n, w in setups},
+            },
         )
         failed = run(plan, speakers, folder, options.price, console)
-        summarise_folder(folder, console, {benchmark.name: data for benchmark, data in loaded})
+        summarise_folder(folder, console)
     if failed:
         say(console, f"\n{failed} tasks FAILED; the same command asks them again")
 

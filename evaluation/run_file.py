@@ -34,9 +34,13 @@ class EvaluationFolder:
             yield
 
     def accept(
-        self, identity: Mapping[str, Any], benchmarks: Mapping[str, Mapping[str, Any]], sandbox: Mapping[str, str]
+        self,
+        identity: Mapping[str, Any],
+        benchmarks: Mapping[str, Mapping[str, Any]],
+        recorded: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        """Write down what is asked for. A run that is there may gain benchmarks, set-ups and seeds, not change.
+        """Write down what is asked for. A run that is there may gain benchmarks, set-ups and seeds, not change;
+        what is only `recorded` may.
 
         Raises UserError naming what differs.
         """
@@ -48,7 +52,10 @@ class EvaluationFolder:
         merged = {
             "identity": now["identity"],
             "benchmarks": {**written["benchmarks"], **now["benchmarks"]},
-            "sandbox": {**written.get("sandbox", {}), **sandbox},
+            "recorded": {
+                key: {**written.get("recorded", {}).get(key, {}), **values}
+                for key, values in _as_json(recorded).items()
+            },
         }
         write_text_atomically(self.path / RUN_FILE, json.dumps(merged, indent=1, sort_keys=True) + "\n")
 

@@ -44,33 +44,28 @@ def run(
     Raises UserError where an endpoint is dead, at the start or half-way; what is done is kept.
     """
     asyncio.run(speakers.check())
-    failed = 0
+    failed, patience = 0, Patience()
     with GroupProgress(console, price) as progress:
         for benchmark, loaded in plan.benchmarks:
             for setup, workflow in plan.setups:
                 for seed in plan.seeds:
                     group = folder.group(benchmark.name, setup, seed)
-                    failed += _run_group(plan, speakers, benchmark, loaded.tasks, workflow, group, progress)
+                    recorder = _Recorder(benchmark, group, progress, patience)
+                    failed += _run_group(plan, speakers, loaded.tasks, workflow, recorder)
     return failed
 
 
 def _run_group(
-    plan: Plan,
-    speakers: Speakers,
-    benchmark: Benchmark,
-    tasks: Sequence[Task],
-    workflow: Workflow,
-    group: Group,
-    progress: GroupProgress,
+    plan: Plan, speakers: Speakers, tasks: Sequence[Task], workflow: Workflow, recorder: "_Recorder"
 ) -> int:
     """One (benchmark, set-up, seed)."""
+    group = recorder.group
     done = {id for id, row in group.rows().items() if row["scores"][0]["status"] != "failed"}
     missing = [task for task in tasks if task.id not in done]
-    progress.group(f"{group.benchmark} {group.setup} {group.seed}", len(tasks), len(tasks) - len(missing))
+    recorder.begin(len(tasks), len(tasks) - len(missing))
     if not missing:
         return 0
     workflow.check(missing)
-    recorder = _Recorder(benchmark, group, progress)
     agents = speakers.agents(tasks, Journal(group.journal_path))
     try:
         asyncio.run(
@@ -91,29 +86,43 @@ def _run_group(
     return recorder.failed
 
 
-class _Recorder:
-    """Grades finished episodes beside the rollout and writes each down as soon as it is graded."""
+class Patience:
+    """Ends after so many failed episodes in a row, of whatever group: nobody is there any more."""
 
-    def __init__(self, benchmark: Benchmark, group: Group, progress: GroupProgress) -> None:
-        self._benchmark, self._group, self._progress = benchmark, group, progress
-        self._graders = ThreadPoolExecutor(os.cpu_count())
-        self._writer = ThreadPoolExecutor(1)  # one at a time
-        self._pending: list[Future[None]] = []
-        self.failed = 0
+    def __init__(self) -> None:
         self._in_a_row = 0
 
     def take(self, episode: Episode) -> None:
-        """One episode has ended. Raises UserError after too many failed ones in a row."""
-        self._pending.append(self._graders.submit(self._grade, episode))
-        failed = episode.status == "failed"
-        self.failed += failed
-        self._in_a_row = self._in_a_row + 1 if failed else 0
+        """Raises UserError."""
+        self._in_a_row = self._in_a_row + 1 if episode.status == "failed" else 0
         if self._in_a_row >= PATIENCE:
             reason = (episode.error or "").partition("\n")[0]
             raise UserError(
                 f"{PATIENCE} episodes in a row failed, the last one: {reason} · stopped; what is done is kept, and "
                 "the same command goes on from there"
             )
+
+
+class _Recorder:
+    """Grades finished episodes beside the rollout and writes each down as soon as it is graded."""
+
+    def __init__(self, benchmark: Benchmark, group: Group, progress: GroupProgress, patience: Patience) -> None:
+        self.group = group
+        self.failed = 0
+        self._benchmark, self._progress, self._patience = benchmark, progress, patience
+        self._graders = ThreadPoolExecutor(os.cpu_count())
+        self._writer = ThreadPoolExecutor(1)  # one at a time
+        self._pending: list[Future[None]] = []
+
+    def begin(self, tasks: int, done: int) -> None:
+        """`done` of the tasks are done already."""
+        self._progress.group(f"{self.group.benchmark} {self.group.setup} {self.group.seed}", tasks, done)
+
+    def take(self, episode: Episode) -> None:
+        """One episode has ended. Raises UserError after too many failed ones in a row."""
+        self._pending.append(self._graders.submit(self._grade, episode))
+        self.failed += episode.status == "failed"
+        self._patience.take(episode)
 
     def close(self) -> None:
         """Wait until all is written. Raises what grading or writing raised."""
@@ -123,8 +132,8 @@ class _Recorder:
             pending.result()
 
     def _grade(self, episode: Episode) -> None:
-        outcome = grade_episode(self._benchmark, self._group.setup, self._group.seed, episode)
-        self._writer.submit(self._group.append, episode, outcome).result()
+        outcome = grade_episode(self._benchmark, self.group.setup, self.group.seed, episode)
+        self._writer.submit(self.group.append, episode, outcome).result()
         self._progress.done(outcome)
 
 

@@ -56,7 +56,7 @@ def _named(agents: str) -> dict[str, str]:
 
 def _source(name: str, model: str, base_url: str | None, settings: Mapping[str, Any]) -> Source:
     if model in SCRIPTED and base_url is None and not Path(model).exists():
-        return TypeAdapter(ScriptedModel).validate_python(model)  # type: ignore[return-value]
+        return TypeAdapter(ScriptedModel).validate_python(model)
     values: dict[str, Any] = {"backend": "hf", "model": model}
     if base_url is not None:
         neutral = NEUTRAL if "api.openai.com" in base_url else NEUTRAL | NEUTRAL_ELSEWHERE
@@ -71,8 +71,8 @@ def _source(name: str, model: str, base_url: str | None, settings: Mapping[str, 
 
 
 def identity(team: Team) -> dict[str, Any]:
-    """What of a team moves its replies: kept with the results and compared when a run goes on."""
-    free = {"timeout", "max_retries", "api_key_env", "max_batch_size", "device"}
+    """What of a team moves its replies: kept with the results, and compared when a run goes on."""
+    free = {"base_url", "timeout", "max_retries", "api_key_env", "max_batch_size", "device"}
     return {
         name: source if isinstance(source, str) else source.model_dump(mode="json", exclude=free | {"training"})
         for name, source in team.items()

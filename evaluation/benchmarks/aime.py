@@ -1,9 +1,13 @@
 """AIME 2022 to 2025: 30 problems a year, each answer a whole number from 0 to 999."""
 
+import re
+
 from evaluation.benchmark import MathBenchmark
 from marti_ext.datasets.rows import Row
 from marti_ext.errors import UserError
 from marti_ext.types import Task
+
+_ANSWER = re.compile(r"(\d{1,3})\s*(?:°|\^\s*(?:\\circ|\{\s*\\circ\s*\}))?")  # one of 2025 is an angle in some copies
 
 
 class AIME(MathBenchmark):
@@ -11,11 +15,12 @@ class AIME(MathBenchmark):
 
     def task(self, row: Row) -> Task:
         answer = row.text("answer")
-        if not (answer.isdecimal() and int(answer) <= 999):
+        found = _ANSWER.fullmatch(answer.strip())
+        if not found:
             raise UserError(
                 f"{row.place}: the answer of an AIME problem is 0 to 999, found {answer!r}: correct the row"
             )
-        return self.math_task(row.text("problem"), str(int(answer)))
+        return self.math_task(row.text("problem"), str(int(found[1])))
 
 
 class AIME2022(AIME):

@@ -1,7 +1,6 @@
 """CodeContests: programs that read stdin and write stdout (arXiv:2203.07814)."""
 
 import re
-from typing import Any
 
 from evaluation.benchmark import ONE_BLOCK, CodeBenchmark
 from marti_ext.datasets.rows import Row
@@ -12,9 +11,11 @@ ASK = "{description}\n\nWrite a Python program that reads the standard input and
 PYTHON3 = 3  # in the column `solutions`
 PYTHON_FACTOR = 3.0  # the time limits are made for compiled languages
 SHORTEST_LIMIT = 5.0  # seconds of CPU time
-# "an absolute or relative error of at most 10^{-6}": only where a problem says so may numbers differ.
+# "an absolute or relative error of at most 10^{-6}", also 10 - 6, 1e-6, 0.01: only where a problem says so, in the
+# same sentence, may numbers differ.
 _TOLERANCE = re.compile(
-    r"(?:error|precision)[^.]{0,80}?10\s*\^?\s*\{?\s*[-−–]\s*(\d+)|(?:error|precision)[^.]{0,80}?(1e-\d+)"
+    r"(?:error|precision)[^.]{0,80}?(?:10\s*\^?\s*[{(]?\s*[-−–]\s*(\d{1,2})(?!\d)|(1e[-−–]\d{1,2}|0\.0*1)(?!\d))",
+    re.IGNORECASE,
 )
 
 
@@ -39,25 +40,29 @@ class CodeContests(CodeBenchmark):
 
 
 def _cases(row: Row, column: str) -> list[list[str]]:
-    tests = row.columns.get(column) or {"input": [], "output": []}
-    try:
-        return [[str(i), str(o)] for i, o in zip(tests["input"], tests["output"], strict=True)]
-    except (KeyError, TypeError, ValueError):
-        raise UserError(f"{row.place}: column {column!r} must hold as many inputs as outputs") from None
+    return [[given, wanted] for given, wanted in _pairs(row, column, "input", "output")]
 
 
 def _solution(row: Row) -> str:
     """The first correct solution in Python 3, "" where there is none."""
-    found: Any = row.columns.get("solutions") or {"language": [], "solution": []}
-    pairs = zip(found["language"], found["solution"], strict=True)
-    return next((str(solution) for language, solution in pairs if language == PYTHON3), "")
+    solutions = _pairs(row, "solutions", "language", "solution")
+    return next((solution for language, solution in solutions if language == str(PYTHON3)), "")
+
+
+def _pairs(row: Row, column: str, one: str, other: str) -> list[tuple[str, str]]:
+    """The column's two lists side by side; an empty column has none."""
+    lists = row.columns.get(column) or {one: [], other: []}
+    try:
+        return [(str(a), str(b)) for a, b in zip(lists[one], lists[other], strict=True)]
+    except (KeyError, TypeError, ValueError):
+        raise UserError(f"{row.place}: column {column!r} must hold as many of {one!r} as of {other!r}") from None
 
 
 def _tolerance(description: str) -> float | None:
     match = _TOLERANCE.search(description)
     if not match:
         return None
-    return float(match[2]) if match[2] else 10.0 ** -int(match[1])
+    return float(match[2].replace("−", "-").replace("–", "-")) if match[2] else float(f"1e-{match[1]}")
 
 
 def _cpu_seconds(row: Row) -> float:

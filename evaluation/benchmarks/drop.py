@@ -34,12 +34,30 @@ class DROP(Benchmark):
 
 
 def _annotations(row: Row) -> list[list[str]]:
-    """The hub's rows hold one answer, of one or more spans."""
-    spans = row.value("answers_spans")
+    """The different answers of the annotators, which the hub's rows string together without a border.
+
+    A number or a date is an answer of its own. Of spans, a list that repeats itself is the same answer given again;
+    any other is one answer of several spans, since nothing tells it from several answers of one.
+    """
+    value = row.value("answers_spans")
     try:
-        found = [str(span) for span in spans["spans"]]
-    except (KeyError, TypeError):
-        raise UserError(f"{row.place}: column 'answers_spans' must hold spans, found {spans!r:.80}") from None
-    if not found:
+        pairs = [(str(span), kind) for span, kind in zip(value["spans"], value["types"], strict=True)]
+    except (KeyError, TypeError, ValueError):
+        raise UserError(
+            f"{row.place}: column 'answers_spans' must hold as many spans as types, found {value!r:.80}"
+        ) from None
+    answers = [[span] for span, kind in pairs if kind != "span" and span.strip()]
+    if spans := [span for span, kind in pairs if kind == "span" and span.strip()]:
+        answers.append(_once(spans))
+    if not answers:
         raise UserError(f"{row.place}: column 'answers_spans' holds no answer: remove the row")
-    return [found]
+    return [answer for place, answer in enumerate(answers) if answer not in answers[:place]]
+
+
+def _once(spans: list[str]) -> list[str]:
+    """The part of a list, of any length, that all of it repeats, in whatever order."""
+    for size in range(1, len(spans)):
+        parts = [sorted(spans[start : start + size]) for start in range(0, len(spans), size)]
+        if all(part == parts[0] for part in parts):
+            return spans[:size]
+    return spans

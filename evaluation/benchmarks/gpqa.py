@@ -19,7 +19,6 @@ class GPQA(ChoiceBenchmark):
 
     def task(self, row: Row) -> Task:
         question = row.text("Question").strip()
-        right = row.text("Correct Answer").strip()
-        choices = [right, *(row.text(f"Incorrect Answer {number}").strip() for number in (1, 2, 3))]
+        choices = [row.text("Correct Answer"), *(row.text(f"Incorrect Answer {number}") for number in (1, 2, 3))]
         order = sorted(range(4), key=lambda place: hashlib.sha256(f"{question}\n{place}".encode()).digest())
         return self.choice_task(question, [choices[place] for place in order], order.index(0))

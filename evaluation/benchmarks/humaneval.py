@@ -1,5 +1,7 @@
 """HumanEval: functions from signature and docstring (arXiv:2107.03374)."""
 
+from typing import ClassVar
+
 from evaluation.benchmark import CodeBenchmark
 from marti_ext.datasets.rows import Row
 from marti_ext.types import Task
@@ -12,7 +14,7 @@ class HumanEval(CodeBenchmark):
 
     name = "humaneval"
     hub = "openai/openai_humaneval"
-    paper_size = 164
+    paper_size: ClassVar[int | None] = 164
 
     def task(self, row: Row) -> Task:
         prompt, entry_point = row.text("prompt"), row.text("entry_point")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from evaluation.benchmark import CodeBenchmark
 from marti_ext.datasets.rows import Row
+from marti_ext.errors import UserError
 from marti_ext.types import Task
 
 ASK = "{text}\n\nYour code must pass these tests:\n\n```python\n{tests}\n```"
@@ -20,16 +21,19 @@ class MBPP(CodeBenchmark):
     paper_size = 500
 
     def has(self, row: Row) -> bool:
-        return int(row.text("task_id")) in TEST_SPLIT
+        id = row.text("task_id")
+        if not (id.isascii() and id.isdecimal()):
+            raise UserError(f"{row.place}: column 'task_id' must be a whole number, found {id!r}: correct the row")
+        return int(id) in TEST_SPLIT
 
     def task(self, row: Row) -> Task:
         code, asserts = _lines(row.text("code")), [_lines(str(test)) for test in row.items("test_list")]
         setup = _lines(str(row.columns.get("test_setup_code") or ""))
         return self.function_task(
-            f"MBPP/{row.text('task_id')}",
+            f"Mbpp/{row.text('task_id')}",
             ASK.format(text=row.text("text").strip(), tests="\n".join(asserts)),
             code,
-            entry_point=_entry_point(code, asserts),
+            entry_point=_entry_point(row, code, asserts),
             tests="\n".join([setup, *asserts, ""]),
         )
 
@@ -44,10 +48,10 @@ class MBPPPlus(CodeBenchmark):
         code, asserts = _lines(row.text("code")), [_lines(str(test)) for test in row.items("test_list")]
         imports = "\n".join(str(line) for line in row.columns.get("test_imports") or [])
         return self.function_task(
-            f"MBPP/{row.text('task_id')}",
+            f"Mbpp/{row.text('task_id')}",
             ASK.format(text=row.text("prompt").strip(), tests="\n".join(asserts)),
             code,
-            entry_point=_entry_point(code, asserts),
+            entry_point=_entry_point(row, code, asserts),
             tests=f"{imports}\n{row.text('test')}\n",
         )
 
@@ -56,13 +60,17 @@ def _lines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _entry_point(code: str, asserts: Sequence[str]) -> str:
-    """The function that the tests call: of those that the solution defines, the last one called first."""
-    defined = [node.name for node in ast.parse(code).body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+def _entry_point(row: Row, code: str, asserts: Sequence[str]) -> str:
+    """The function that the tests call: the first, from the outermost call inwards, that the solution defines."""
+    try:
+        solution, tests = ast.parse(code), [ast.parse(test) for test in asserts]
+    except (SyntaxError, ValueError) as error:
+        raise UserError(f"{row.place}: code and test_list must be Python ({error}): correct the row") from None
+    defined = [node.name for node in solution.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     called = [
         node.func.id
-        for test in asserts
-        for node in ast.walk(ast.parse(test))
+        for test in tests
+        for node in ast.walk(test)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     ]
     return next((name for name in called if name in defined), defined[-1] if defined else "")

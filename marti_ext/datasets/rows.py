@@ -158,7 +158,7 @@ def _hub_rows(path: str, source: str, subset: str | None, split: str) -> Rows:
         raise UserError(
             f"{path} is no local file, and the hub cannot be reached ({_line(error)}): give a local path"
         ) from None
-    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+    except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
         raise UserError(f"data set {path}, split {split!r}, cannot be loaded: {_line(error)}") from None
     name = Path(path).name if subset is None else f"{Path(path).name}-{subset}"
     return Rows(name, _checked(path, ((f"{path}, row {number}", row) for number, row in enumerate(data, start=1))))

@@ -43,13 +43,13 @@ class NumericVerifier(Verifier):
     """Without a box there is no answer. If False, `math.extract.find_answer` falls back on markers and numbers."""
 
     def verify(self, task: Task, text: str) -> Score:
-        gold = _number(task.label)
+        gold = number_of(task.label)
         if gold is None:
             return Score(0.0, status="no_label")
         found = find_answer(text, require_box=self.require_box)
         if found.source == "cut":
             return Score(0.0, status="truncated")
-        value = _number(found.answer)
+        value = number_of(found.answer)
         if value is None:
             return Score(0.0, found.answer, "unparsed")
         unit = str(task.metadata.get("unit") or "")
@@ -65,11 +65,11 @@ class NumericVerifier(Verifier):
     def read(self, task: Task, text: str) -> str:
         """The answer, boxed or not."""
         answer = find_answer(text, require_box=False).answer
-        return answer if _number(answer) is not None else ""
+        return answer if number_of(answer) is not None else ""
 
     def agree(self, task: Task, one: str, other: str) -> bool:
         """Within one per cent of each other: closer than the tolerance, so that a vote still tells answers apart."""
-        first, second = _number(one), _number(other)
+        first, second = number_of(one), number_of(other)
         return first is not None and second is not None and _near(second, first, SAME_VOTE)
 
 
@@ -77,8 +77,8 @@ def _near(value: Fraction, gold: Fraction, tolerance: Fraction) -> bool:
     return abs(value - gold) <= abs(gold) * tolerance
 
 
-def _number(text: str) -> Fraction | None:
-    """The number of an answer, whatever stands around it: a name, a sign for "about", a unit."""
+def number_of(text: str) -> Fraction | None:
+    """The number of an answer, whatever stands around it (a name, a sign for "about", a unit), None without one."""
     text = _ABOUT.sub("", _NAMED.sub("", text.strip().strip("$").strip()))
     normal = normalise(_E_PLUS.sub(r"e\1", _LETTER_X.sub(r"\\times ", text))).lstrip("+").strip()
     leading = _LEADING.match(normal)

@@ -8,24 +8,29 @@ from marti_ext.types import Task
 
 AGGREGATE = """{problem}
 
-{count} replies to this problem were written independently. Each may be right or wrong.
+These replies to the problem were given so far. Each of them may be right or wrong.
 
 {replies}
 
 Check the replies against the problem and against each other. Then write one final reply to the problem yourself: \
 complete, and in exactly the form that the problem asks for, since only your reply will be read."""
 
+NO_ANSWER = "(no answer)"  # what others are shown of an empty reply
+
 
 async def aggregate(task: Task, agent: Agent, replies: Sequence[str], *, round: int) -> str:
     """One call that reads all replies and gives the final one."""
-    prompt = AGGREGATE.format(problem=task.prompt, count=len(replies), replies=quoted(replies))
+    prompt = AGGREGATE.format(problem=task.prompt, replies=quoted(replies))
     return await agent.reply(prompt, interaction="aggregation", round=round)
 
 
 def quoted(replies: Sequence[str]) -> str:
-    """Replies one below the other, each between marks of its own."""
+    """Replies one below the other, each between marks that stand in none of them."""
+    bar = "---"
+    while any(f"{bar} reply" in reply for reply in replies):
+        bar += "-"
     return "\n\n".join(
-        f"--- reply {number} ---\n{reply.strip() or '(no answer)'}\n--- end of reply {number} ---"
+        f"{bar} reply {number} {bar}\n{reply.strip() or NO_ANSWER}\n{bar} reply {number} ends {bar}"
         for number, reply in enumerate(replies, start=1)
     )
 

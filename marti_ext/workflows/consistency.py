@@ -15,8 +15,8 @@ from marti_ext.workflows.base import Workflow
 class Consistency(Workflow):
     """`samples` independent replies, then the first agent reads them all and writes the answer.
 
-    This is what the CoMAS paper (arXiv:2510.08529) evaluates with as Consistency. Self-consistency as first published
-    (arXiv:2203.11171) is a majority vote: `vote`.
+    This is self-consistency as MASLab has it, with which the CoMAS paper (arXiv:2510.08529) evaluates. As first
+    published (arXiv:2203.11171) it is a majority vote: `vote`.
     """
 
     samples: int = 5

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from marti_ext.agent import Agent
 from marti_ext.errors import UserError
 from marti_ext.types import Message, Task
-from marti_ext.workflows.aggregation import aggregate, independent, quoted
+from marti_ext.workflows.aggregation import NO_ANSWER, aggregate, independent, quoted
 from marti_ext.workflows.base import Workflow
 
 REVISE = """Others worked on the same problem. Their replies:
@@ -33,8 +33,10 @@ class Debate(Workflow):
     rounds: int = 2
 
     def __post_init__(self) -> None:
-        if self.debaters < 2 or self.rounds < 1:
-            raise UserError(f"debate: {self.debaters} debaters, {self.rounds} rounds: use at least 2 and 1")
+        if self.debaters < 2:
+            raise UserError(f"debate: debaters is {self.debaters}, use 2 or more: one has nobody to read")
+        if self.rounds < 1:
+            raise UserError(f"debate: rounds is {self.rounds}, use 1 or more")
 
     async def run(self, task: Task, agents: Sequence[Agent], rng: random.Random) -> str:
         replies = await independent(task, agents, self.debaters)
@@ -43,7 +45,7 @@ class Debate(Workflow):
                 *(
                     agents[i % len(agents)].reply(
                         Message("user", task.prompt),
-                        Message("assistant", own or "(no answer)"),
+                        Message("assistant", own or NO_ANSWER),
                         REVISE.format(replies=quoted(replies[:i] + replies[i + 1 :]), problem=task.prompt),
                         round=round,
                     )

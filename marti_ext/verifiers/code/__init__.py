@@ -1,4 +1,4 @@
-"""Programs out of replies, and whether they pass."""
+"""Programs out of replies, run against a benchmark's tests."""
 
 from marti_ext.verifiers.code.verifier import CodeVerifier
 

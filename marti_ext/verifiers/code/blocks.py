@@ -1,104 +1,101 @@
-"""The programs in a reply: fenced blocks, other marks, or the whole reply where it is code."""
+"""The blocks of Python of a reply, however it marks them."""
 
-import ast
 import re
-import textwrap
-from dataclasses import dataclass
+from dataclasses import replace
 
 from marti_ext.thinking import spoken
+from marti_ext.verifiers.code.fences import Block, fenced, is_python_tag
+from marti_ext.verifiers.code.syntax import before_prose, is_code, parse
 
-_FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[ \t]*([^\s`]*)[^\n`]*$")
-_PYTHON = {"", "python", "python3", "py", "py3", "python2", "ipython"}
-_MARKED = re.compile(r"\[(BEGIN|PYTHON)\][ \t]*\n?(.*?)\n?[ \t]*\[(?:DONE|END|/PYTHON)\]", re.DOTALL)
-# What a model stops with, whole or in half, at the very end.
-_LEFT_OVER = re.compile(r"\s*(?:<\|?[\w|]{0,20}\|?>?|</s>|```[a-z]*)\s*$")
-_CODE_START = re.compile(r"(?:def|import|from|class|async def|@\w|#|[A-Za-z_]\w*\s*(?:=|\())", re.ASCII)
-MAX_LENGTH = 200_000  # characters of a reply that is parsed as code
-
-
-@dataclass(frozen=True, slots=True)
-class Blocks:
-    """The Python programs of a reply, in order. `cut`: thinking or the last block has no end."""
-
-    programs: tuple[str, ...]
-    cut: bool = False
+_MARKERS = {"[BEGIN]": ("[DONE]", "[END]"), "[PYTHON]": ("[/PYTHON]",)}
+_CLOSERS = tuple(closer for closers in _MARKERS.values() for closer in closers)
+# Marks that are Python, too: a list, and numbers turned over.
+_NOT_BARE = re.compile(r"^[ \t]*\[(?:BEGIN|PYTHON|DONE|END)\]|\A\s*~~~", re.MULTILINE)
+_QUOTES = ('"""', "'''", '"', "'", "`")
+# What ends a reply without being said: whole or half end tokens, and the closing marks that the prompt had opened.
+_TOKEN = re.compile(r"(?:<\|[\w-]*\|?>?|<\uff5c[^\s\uff5c]*\uff5c?>?|</s>|<eos>|<end_of_turn>)\Z")
+_MARK = re.compile(r"(?:`{3,}|~{3,}|\[DONE\]|\[END\]|\[/PYTHON\])\Z")
+_LONGEST_TOKEN = 64
+_MAX_LEFT_OVERS = 8
 
 
-def find_blocks(reply: str) -> Blocks:
-    """Fenced blocks of Python, or without a language; else `[BEGIN] ... [DONE]`; else the reply, if it is code.
+def code_blocks(text: str) -> list[Block] | None:
+    """The blocks of a reply in order; None where thinking was opened and never closed.
 
-    Blocks in other languages count only where there is no other.
+    Fences, else markers ([BEGIN] ... [DONE]), else the whole reply if it is code. Blocks in other languages count only
+    where no block is Python; untagged ones beside a tagged one only if they are code.
     """
-    said = spoken(reply)
+    said = spoken(text)
     if said is None:
-        return Blocks((), cut=True)
+        return None
     said = said.replace("\r\n", "\n").replace("\r", "\n")
-    fenced, cut = _fenced(said)
-    tagged = [code for tag, code in fenced if tag in _PYTHON] or [code for _, code in fenced]
-    if tagged:
-        return Blocks(tuple(tagged), cut)
-    if cut:
-        return Blocks((), cut=True)
-    if marked := _MARKED.findall(said[:MAX_LENGTH]):
-        return Blocks(tuple(_unquoted(code) for _, code, *_ in marked))
     bare = _bare(said)
-    return Blocks((bare,) if bare else ())
+    if parse(bare.text) and is_code(bare.text) and not _NOT_BARE.search(said):
+        return [bare]
+    return _programs([_cleaned(block) for block in fenced(said) or _marked(said) or _unmarked(said)])
 
 
-def parses(code: str) -> bool:
-    """Whether Python can read it."""
-    try:
-        ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
+def _programs(blocks: list[Block]) -> list[Block]:
+    blocks = [block for block in blocks if block.text.strip() or (block.cut and block.language)]
+    python = [block for block in blocks if block.is_python]
+    untagged = [block for block in blocks if not block.language]
+    if python:
+        return [block for block in blocks if block.is_python or (not block.language and (block.cut or _reads(block)))]
+    return [block for block in untagged if block.cut or _reads(block)] or untagged or [b for b in blocks if _reads(b)]
 
 
-def _fenced(text: str) -> tuple[list[tuple[str, str]], bool]:
-    """(language, code) of every block that holds something, and whether the last one is never closed."""
-    blocks: list[tuple[str, str]] = []
-    fence = tag = ""
-    lines: list[str] = []
-    for line in text.split("\n"):
-        mark = _FENCE.match(line)
-        if fence:
-            # Only a bare fence at least as long as the opening one closes a block.
-            if mark and mark[2].startswith(fence) and not mark[3]:
-                blocks.append((tag, textwrap.dedent("\n".join(lines))))
-                fence = ""
-            else:
-                lines.append(line)
-        elif mark:
-            fence, tag, lines = mark[2], mark[3].lower().strip("{}.:"), []
-    if fence and lines and not blocks:
-        whole = _without_left_over("\n".join(lines))
-        if whole != "\n".join(lines).rstrip() and parses(textwrap.dedent(whole)):
-            return [(tag, textwrap.dedent(whole))], False  # ended by a stop word in place of a fence
-    return [(tag, code) for tag, code in blocks if code.strip()], bool(fence) and any(map(str.strip, lines))
+def _reads(block: Block) -> bool:
+    return is_code(block.text)
 
 
-def _bare(text: str) -> str:
-    """The whole reply as code, "" if it is none. Its prompt may have opened the fence that it closes."""
-    text = text.strip("\n")
-    if len(text) > MAX_LENGTH:
-        return ""
-    code = _without_left_over(_unquoted(text))
-    looks = bool(_CODE_START.match(code)) or code[:1] in (" ", "\t")
-    return code if looks and (parses(code) or parses(f"def f():\n{code}")) else ""
+def _marked(text: str) -> list[Block]:
+    """What stands between markers; an opening marker may have stood in the prompt."""
+    place = min((found for closer in _CLOSERS if (found := text.find(closer)) >= 0), default=-1)
+    opener = next((opener for opener in _MARKERS if opener in text), None)
+    if place >= 0 and (opener is None or text.find(opener) > place):
+        return _unmarked(text[:place])
+    blocks: list[Block] = []
+    while opener and (start := text.find(opener)) >= 0:
+        text = text[start + len(opener) :]
+        ends = [place for closer in _MARKERS[opener] if (place := text.find(closer)) >= 0]
+        blocks.append(Block(text[: min(ends, default=len(text))].strip("\n"), "python", cut=not ends))
+        text = text[min(ends, default=len(text)) :]
+    return blocks
 
 
-def _without_left_over(text: str) -> str:
-    text = text.rstrip()
-    while (shorter := _LEFT_OVER.sub("", text[-80:])) != text[-80:]:
-        text = (text[:-80] + shorter).rstrip()
-    return text
+def _bare(text: str) -> Block:
+    """The text as if it were code, without a language tag that the prompt's fence had left open."""
+    first, _, rest = text.partition("\n")
+    return _cleaned(Block(rest if is_python_tag(first.strip()) else text))
+
+
+def _unmarked(text: str) -> list[Block]:
+    """The text if it is code, up to the prose behind it."""
+    bare = _bare(text)
+    if not is_code(bare.text):
+        bare = replace(bare, text=before_prose(bare.text))
+    return [bare] if is_code(bare.text) else []
+
+
+def _cleaned(block: Block) -> Block:
+    """Without left-overs behind the code and quotes around it. An end token says that the reply ended by itself."""
+    text, ended = block.text, False
+    for _ in range(_MAX_LEFT_OVERS):
+        tail = text.rstrip()[-_LONGEST_TOKEN:]
+        left = _TOKEN.search(tail) or _MARK.search(tail)
+        if not left:
+            break
+        ended = ended or bool(_TOKEN.search(tail))
+        text = text.rstrip().removesuffix(left[0]).rstrip("`~\n")
+    return replace(block, text=_unquoted(text), cut=block.cut and not ended)
 
 
 def _unquoted(text: str) -> str:
-    """Without the quotes that some models put round a whole program."""
-    stripped = text.strip()
-    for quote in ("'''", '"""', "'", '"', "`"):
-        inner = stripped[len(quote) : -len(quote)]
-        if len(stripped) > 2 * len(quote) and stripped.startswith(quote) and stripped.endswith(quote):
-            return inner.strip("\n") if quote not in inner and parses(inner.strip()) else text
+    inner = text.strip()
+    for quote in _QUOTES:
+        if len(inner) > 2 * len(quote) and inner.startswith(quote) and inner.endswith(quote):
+            code = inner[len(quote) : -len(quote)].strip("\n")
+            if "\n" not in code:
+                code = code.replace("\\n", "\n")
+            return code if is_code(code) and not is_code(text) else text
     return text

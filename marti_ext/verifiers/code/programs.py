@@ -1,119 +1,114 @@
-"""From the blocks of a reply to the program that is run."""
+"""Which program of a reply counts, and what it needs to run."""
 
 import ast
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from marti_ext.verifiers.code.blocks import parses
+from marti_ext.verifiers.code.fences import Block
+from marti_ext.verifiers.code.syntax import (
+    bound,
+    defines,
+    is_body,
+    lines_of,
+    missing,
+    parse,
+    under,
+    without_futures,
+)
 
-
-def defines(code: str, name: str) -> bool:
-    """Whether the code defines the name at its top level."""
-    return name in _definitions(code)
-
-
-def chosen(blocks: Sequence[str], entry_point: str, *, last: bool) -> int:
-    """The place of the block that counts: the last (or first) that defines the entry point, else the last (first)."""
-    order = range(len(blocks) - 1, -1, -1) if last else range(len(blocks))
-    return next((place for place in order if entry_point and defines(blocks[place], entry_point)), order[0])
-
-
-def with_helpers(blocks: Sequence[str], place: int) -> str:
-    """The block, behind those definitions of earlier blocks that it uses and does not have itself."""
-    code = blocks[place]
-    earlier: dict[str, str] = {}
-    for block in blocks[:place]:
-        earlier.update(_definitions(block))
-    needed: dict[str, str] = {}
-    missing = _missing(code)
-    while names := [name for name in missing if name in earlier and name not in needed]:
-        needed.update((name, earlier[name]) for name in names)
-        missing = [used for name in names for used in _missing(earlier[name])]
-    parts = [text for name, text in earlier.items() if name in needed]
-    return "\n\n".join([*dict.fromkeys(parts), code])
+_KEPT = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
 
 
-def completed(prelude: str, entry_point: str, code: str) -> str:
-    """A program for the entry point: what the prompt has before it, then the code; a mere body goes under the prompt's
-    signature."""
-    if not prelude:
-        return code
-    if not defines(code, entry_point):
-        for body in (code, "\n".join(f"    {line}" for line in code.split("\n"))):
-            # A body starts indented, or returns outside of a function, which compiling would refuse.
-            if (not parses(code) or _returns(code)) and parses(prelude + body):
-                return prelude + body
-    return _joined(prelude, code)
+@dataclass(frozen=True)
+class Programs:
+    """The programs that a reply holds, for a task that asks for `entry_point` ("" for a whole program).
+
+    `prelude` ends with the signature that the body of a function goes under.
+    """
+
+    blocks: Sequence[Block]
+    entry_point: str = ""
+    prelude: str = ""
+
+    def last(self) -> Block | None:
+        """The last block that defines the entry point, with what it uses of earlier blocks; else the last body of a
+        function, under its signature; else the last block."""
+        if not self.blocks:
+            return None
+        defining = self._defining()
+        if defining:
+            place = defining[-1]
+            block = self.blocks[place]
+            return block if block.cut else with_earlier(block, self.blocks[:place])
+        bodies = (body for block in reversed(self.blocks) if (body := self._completed(block)) is not block)
+        return next(bodies, self.blocks[-1]) if self.entry_point else self.blocks[-1]
+
+    def first(self) -> Block | None:
+        """The first block that defines the entry point, by itself; else the first block."""
+        defining = self._defining()
+        if defining:
+            return self.blocks[defining[0]]
+        return self._completed(self.blocks[0]) if self.blocks else None
+
+    def each(self, limit: int) -> list[Block]:
+        """Every block that is not cut, by itself, the last ones first and at most `limit`."""
+        whole = [block for block in reversed(self.blocks) if not block.cut][:limit]
+        return whole if self._defining() else [self._completed(block) for block in whole]
+
+    def _defining(self) -> list[int]:
+        if not self.entry_point:
+            return []
+        return [place for place, block in enumerate(self.blocks) if defines(block.text, self.entry_point)]
+
+    def _completed(self, block: Block) -> Block:
+        """The block under the prompt's signature if it is the body of a function, else itself."""
+        header = self.prelude.rstrip()
+        if not header or not self.entry_point or (parse(block.text) and not is_body(block.text)):
+            return block
+        for once in (False, True):
+            source = under(header, block.text, self._indent(), first_line_only=once)
+            tree = parse(source)
+            function = tree.body[-1] if tree and tree.body else None
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and function.name == self.entry_point:
+                return replace(block, text=source)
+        return block
+
+    def _indent(self) -> str:
+        """How the signature's docstring is indented."""
+        last = self.prelude.rstrip().rpartition("\n")[2]
+        return last[: len(last) - len(last.lstrip())] or "    "
 
 
-def same_program(one: str, other: str) -> bool:
-    """Whether two programs differ at most in comments, blanks and docstrings."""
-    trees = [_tree(code) for code in (one, other)]
-    return one == other if None in trees else trees[0] == trees[1]
+def with_earlier(block: Block, earlier: Sequence[Block]) -> Block:
+    """The block below the definitions of earlier blocks that it uses and does not make itself, transitively."""
+    wanted = missing(block.text)
+    if not wanted or not earlier:
+        return block
+    home: dict[str, tuple[int, int]] = {}  # the last statement that binds a name, by block and place
+    sources: dict[tuple[int, int], str] = {}
+    for number, other in enumerate(earlier):
+        tree = parse(other.text)
+        for place, node in enumerate(tree.body if tree else []):
+            if isinstance(node, _KEPT):
+                home |= dict.fromkeys(bound([node]), (number, place))
+                sources[number, place] = lines_of(other.text, node)
+    taken: set[tuple[int, int]] = set()
+    left, seen = list(wanted), set(wanted)
+    while left:
+        where = home.get(left.pop())
+        if where and where not in taken:
+            taken.add(where)
+            further = missing(sources[where]) - seen
+            left += further
+            seen |= further
+    parts = [sources[where] for where in sorted(taken)]
+    return replace(block, text=joined("\n\n".join(parts), block.text))
 
 
-def _joined(prelude: str, code: str) -> str:
-    """The prompt's imports and helpers before the code, `from __future__` lines first."""
-    future = [line for line in code.split("\n") if line.startswith("from __future__")]
-    rest = "\n".join(line for line in code.split("\n") if not line.startswith("from __future__"))
-    return "\n".join([*future, prelude, rest])
-
-
-def _definitions(code: str) -> dict[str, str]:
-    """{name: source} of what the code defines at its top level."""
-    try:
-        tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return {}
-    found: dict[str, str] = {}
-    for node in tree.body:
-        source = ast.unparse(node)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found[node.name] = source
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            found |= {(alias.asname or alias.name).partition(".")[0]: source for alias in node.names}
-        elif isinstance(node, ast.Assign):
-            found |= {
-                name.id: source for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name)
-            }
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            found[node.target.id] = source
-    return found
-
-
-def _missing(code: str) -> list[str]:
-    """The names that the code uses and gives no value anywhere."""
-    try:
-        tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
-    used = [n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
-    own = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
-    return [name for name in dict.fromkeys(used) if name not in own | _definitions(code).keys()]
-
-
-def _returns(code: str) -> bool:
-    """Whether something is returned outside of any function."""
-    try:
-        compile(code, "<body>", "exec")
-    except SyntaxError as error:
-        return "outside function" in str(error)
-    except (ValueError, RecursionError, MemoryError):
-        pass
-    return False
-
-
-def _tree(code: str) -> str | None:
-    try:
-        tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            first = node.body[0] if node.body else None
-            if (
-                isinstance(first, ast.Expr)
-                and isinstance(first.value, ast.Constant)
-                and isinstance(first.value.value, str)
-            ):
-                node.body = node.body[1:]
-    return ast.dump(tree)
+def joined(prefix: str, program: str) -> str:
+    """The program below its prefix, `from __future__` first."""
+    if not prefix.strip():
+        return program
+    head, early = without_futures(prefix)
+    body, late = without_futures(program)
+    return "\n".join([*dict.fromkeys([*early, *late]), head.strip("\n"), body])

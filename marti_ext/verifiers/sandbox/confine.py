@@ -16,7 +16,9 @@ import tempfile
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from marti_ext.verifiers.sandbox import kernel, landlock, seccomp
+import marti_ext.verifiers.sandbox.kernel as kernel
+import marti_ext.verifiers.sandbox.landlock as landlock
+import marti_ext.verifiers.sandbox.seccomp as seccomp
 from marti_ext.verifiers.sandbox.limits import MIB, Limits
 
 LAYERS = ("namespaces", "landlock", "seccomp", "limits")

@@ -16,7 +16,7 @@ import tempfile
 import time
 from typing import Any
 
-from marti_ext.verifiers.sandbox import kernel
+import marti_ext.verifiers.sandbox.kernel as kernel
 from marti_ext.verifiers.sandbox.confine import Confinement, prepare
 from marti_ext.verifiers.sandbox.limits import Limits
 from marti_ext.verifiers.sandbox.sample import judge_case, judge_tests

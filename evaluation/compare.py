@@ -1,0 +1,54 @@
+"""`python -m evaluation compare`: two runs on the same tasks, or our verdicts beside another harness's."""
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from evaluation.outcome import Outcome
+from evaluation.paired import Comparison, compare
+from evaluation.run_file import EvaluationFolder
+from marti_ext.errors import UserError
+from marti_ext.progress import say
+
+
+def compare_command(first: str, second: Path, out: Path | None, console: Console) -> None:
+    """Compare every benchmark and set-up that both runs have. Raises UserError where there is none."""
+    if first == "lm-eval":
+        from evaluation.peers.lm_eval import compare_run
+
+        compare_run(EvaluationFolder(second), out, console)
+        return
+    comparisons = compare_runs(EvaluationFolder(Path(first)), EvaluationFolder(second))
+    table = Table("benchmark", "setup", "tasks", "only first right", "only second right", "McNemar p", "second run")
+    for found in comparisons:
+        p = "" if found.p is None else f"{found.p:.3g}"
+        row = (found.benchmark, found.setup, str(found.tasks), str(found.only_first), str(found.only_second), p)
+        table.add_row(*row, found.verdict)
+    console.print(table)
+    for found in comparisons:
+        if found.unpaired:
+            say(console, f"{found.benchmark} {found.setup}: {found.unpaired} tasks of one run alone are left out")
+
+
+def compare_runs(first: EvaluationFolder, second: EvaluationFolder) -> list[Comparison]:
+    """One comparison for each benchmark and set-up that both have. Raises UserError where the data differ."""
+    facts = first.read()["benchmarks"], second.read()["benchmarks"]
+    for name in facts[0].keys() & facts[1].keys():
+        for key in ("sha256", "version"):
+            if facts[0][name][key] != facts[1][name][key]:
+                raise UserError(
+                    f"{name}: {key} is {facts[0][name][key]!r} in one run, {facts[1][name][key]!r} in the other"
+                )
+    groups = _groups(first), _groups(second)
+    shared = [key for key in groups[0] if key in groups[1]]
+    if not shared:
+        raise UserError(f"{first.path} and {second.path} have no benchmark and set-up in common")
+    return [compare(groups[0][key], groups[1][key]) for key in shared]
+
+
+def _groups(folder: EvaluationFolder) -> dict[tuple[str, str], list[Outcome]]:
+    groups: dict[tuple[str, str], list[Outcome]] = {}
+    for outcome in folder.outcomes():
+        groups.setdefault((outcome.benchmark, outcome.setup), []).append(outcome)
+    return groups
