@@ -9,7 +9,7 @@ from evaluation.outcome import Outcome
 from evaluation.paired import Comparison, compare
 from evaluation.run_file import EvaluationFolder
 from marti_ext.errors import UserError
-from marti_ext.progress import say
+from marti_ext.progress import say, show_table
 
 
 def compare_command(first: str, second: Path, out: Path | None, console: Console) -> None:
@@ -25,7 +25,7 @@ def compare_command(first: str, second: Path, out: Path | None, console: Console
         p = "" if found.p is None else f"{found.p:.3g}"
         row = (found.benchmark, found.setup, str(found.tasks), str(found.only_first), str(found.only_second), p)
         table.add_row(*row, found.verdict)
-    console.print(table)
+    show_table(console, table)
     for found in comparisons:
         if found.unpaired:
             say(console, f"{found.benchmark} {found.setup}: {found.unpaired} tasks of one run alone are left out")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from evaluation.outcome import Outcome
 from marti_ext.errors import UserError
 
+FEWEST = 6  # tasks that must differ for a difference to be shown: 2 / 2**6 < 0.05
 RESAMPLES = 9999  # so that the 2.5 % and 97.5 % ranks are whole: (9999 + 1) * 0.025 = 250
 
 
@@ -41,15 +42,29 @@ class Comparison:
         return len(self.left_out_first) + len(self.left_out_second)
 
     @property
+    def shown(self) -> bool:
+        """Whether there is a difference: the interval excludes 0, p, where there is one, is below 0.05, and at least
+        six tasks differ.
+
+        Resampling cannot see what no task of a small sample shows: five tasks, all better, have the interval
+        [100, 100], yet five fair coins fall alike in 2 of 32 cases. With six it is 2 of 64, below 5 %.
+        """
+        if self.low is None or self.high is None or self.only_first + self.only_second < FEWEST:
+            return False
+        return (self.low > 0 or self.high < 0) and (self.p is None or self.p < 0.05)
+
+    @property
     def verdict(self) -> str:
-        """In points of a hundred. "better" and "worse" only where the interval excludes 0."""
+        """In points of a hundred; "better" and "worse" only where a difference is shown."""
         points = f"{100 * self.difference:+z.1f} points"
         if self.low is None or self.high is None:
             return f"no difference shown: {points} (no interval from a single task)"
         interval = f"[{100 * self.low:z.1f}, {100 * self.high:z.1f}]"
-        if self.low > 0 or self.high < 0:
+        if self.shown:
             return f"{'better' if self.low > 0 else 'worse'} by {points}, 95 % interval {interval}"
-        return f"no difference shown: {points} {interval}"
+        differing = self.only_first + self.only_second
+        few = f" (only {differing} tasks differ)" if differing < FEWEST and not self.low <= 0 <= self.high else ""
+        return f"no difference shown: {points} {interval}{few}"
 
 
 def compare(

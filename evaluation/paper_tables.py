@@ -39,6 +39,8 @@ class PaperTable(BaseModel):
     table: str
     title: str
     unit: str = Field(pattern="^percent$")
+    averaged: bool = True
+    """Whether an average over the columns means something."""
     protocol: dict[str, Any]
     columns: list[str]
     notes: list[str]

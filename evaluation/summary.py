@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -13,15 +13,15 @@ from evaluation.metrics import Summary, maj_at_k, summarise
 from evaluation.outcome import Outcome
 from evaluation.run_file import EvaluationFolder
 from marti_ext.errors import UserError
-from marti_ext.progress import say
+from marti_ext.progress import say, show_table
 from marti_ext.records import write_text_atomically
 from marti_ext.types import Task
 from marti_ext.verifiers.votes import majority
 
 COLUMNS = (
     "benchmark", "setup", "measure", "tasks", "seeds", "mean %", "s.e.", "95 % interval", "std of seeds", "pass@k",
-    "maj@k", "unparsed %", "truncated %", "failed %", "timeout %", "no label", "calls", "prompt tokens", "reply tokens",
-    "tokens/reply", "seconds",
+    "maj@k", "unparsed %", "truncated %", "failed %", "timeout %", "no label", "calls", "prompt tokens",
+    "reply tokens", "tokens/reply", "seconds",
 )  # fmt: skip
 ON_SCREEN = ("benchmark", "setup", "measure", "tasks", "seeds", "mean %", "s.e.", "95 % interval", "unparsed %",
              "truncated %", "failed %", "calls", "tokens/reply")  # fmt: skip
@@ -34,7 +34,7 @@ def summarise_folder(folder: EvaluationFolder, console: Console) -> list[Summary
     table = Table(*ON_SCREEN)
     for row in rows:
         table.add_row(*(row[column] for column in ON_SCREEN))
-    console.print(table)
+    show_table(console, table)
     sandbox = folder.read()["recorded"].get("sandbox") or {}
     notes = ["", "sandbox: " + "; ".join(f"{layer} {state}" for layer, state in sandbox.items())] if sandbox else []
     write_text_atomically(folder.path / "summary.md", "\n".join([markdown(COLUMNS, rows), *notes, ""]))
@@ -47,29 +47,41 @@ def summarise_folder(folder: EvaluationFolder, console: Console) -> list[Summary
 def summaries(folder: EvaluationFolder) -> list[Summary]:
     """One for each benchmark and set-up of a run, in their order. Raises UserError for a run without results."""
     groups: dict[tuple[str, str], list[Outcome]] = {}
+    unlabelled: dict[str, set[str]] = {}
     for outcome in folder.outcomes():
         groups.setdefault((outcome.benchmark, outcome.setup), []).append(outcome)
+        if outcome.score.status == "no_label":
+            unlabelled.setdefault(outcome.benchmark, set()).add(outcome.task)
     if not groups:
         raise UserError(f"{folder.path} holds no results yet")
     return [
-        summarise(outcomes, _majorities(folder, benchmark, setup, {o.seed for o in outcomes}))
-        for (benchmark, setup), outcomes in groups.items()
+        summarise(
+            rows,
+            _majorities(folder, rows, unlabelled.get(rows[0].benchmark, set())),
+            unlabelled.get(rows[0].benchmark, ()),
+        )
+        for rows in groups.values()
     ]
 
 
-def _majorities(folder: EvaluationFolder, benchmark: str, setup: str, seeds: set[int]) -> dict[int, float]:
-    """{number of seeds: accuracy of the majority over them}, {} for one seed."""
+def _majorities(folder: EvaluationFolder, rows: Sequence[Outcome], unlabelled: Collection[str]) -> dict[int, float]:
+    """{number of seeds: accuracy of the majority over them}, of tasks that have them all; {} for one seed."""
+    benchmark, setup, seeds = rows[0].benchmark, rows[0].setup, sorted({row.seed for row in rows})
     if len(seeds) < 2 or benchmark not in BENCHMARKS:
         return {}
-    verifier = BENCHMARKS[benchmark].verifier
     votes: dict[str, tuple[Task, list[str], list[float]]] = {}
-    for seed in sorted(seeds):
+    for seed in seeds:
         for episode, outcome in folder.group(benchmark, setup, seed).episodes():
-            _, texts, values = votes.setdefault(outcome.task, (episode.task, [], []))
-            texts.append(episode.answer)
-            values.append(outcome.score.value)
-    winners = [(majority(verifier, task, texts), values) for task, texts, values in votes.values()]
-    return {len(seeds): maj_at_k([None if place is None else values[place] for place, values in winners])}
+            if outcome.task not in unlabelled:
+                _, texts, values = votes.setdefault(outcome.task, (episode.task, [], []))
+                texts.append(episode.answer)
+                values.append(outcome.score.value)
+    winners = [
+        None if (place := majority(BENCHMARKS[benchmark].verifier, task, texts)) is None else values[place]
+        for task, texts, values in votes.values()
+        if len(texts) == len(seeds)
+    ]
+    return {len(seeds): maj_at_k(winners)} if winners else {}
 
 
 def table_rows(summary: Summary) -> list[dict[str, str]]:

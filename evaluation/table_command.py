@@ -11,7 +11,7 @@ from evaluation.paper_tables import PaperTable, as_markdown, as_table_csv, draw_
 from evaluation.run_file import EvaluationFolder
 from evaluation.summary import summaries
 from marti_ext.errors import UserError
-from marti_ext.progress import say
+from marti_ext.progress import say, show_table
 from marti_ext.records import write_text_atomically
 from marti_ext.registry import nearest
 
@@ -31,13 +31,15 @@ def table_command(name: str, runs: Sequence[str], out: Path | None, console: Con
             measured[method, summary.setup, summary.benchmark] = summary.measures.get("any", summary.accuracy)
         facts = run.read()
         tasks = ", ".join(f"{b} {f['tasks']}" for b, f in facts["benchmarks"].items())
-        about.append(f"{method}: {folder}; tasks: {tasks}; sampling {facts['identity']['sampling']}")
+        about.append(
+            f"{method}: {folder}; tasks: {tasks}; code by any of its blocks; sampling {facts['identity']['sampling']}"
+        )
     columns, rows = lines(table, measured)
     shown = Table(*columns, title=table.source)
     for row in rows:
         if row["whose"] == "published" or any(row[column] for column in table.columns):
             shown.add_row(*(row[column] for column in columns))
-    console.print(shown)
+    show_table(console, shown)
     for note in (*table.notes, *about):
         say(console, f"- {note}")
     if out is not None:

@@ -6,12 +6,18 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Column
+from rich.table import Column, Table
 
 
 def say(console: Console, text: str) -> None:
     """Print a line literally and unbroken: a path that is broken cannot be copied."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def show_table(console: Console, table: Table) -> None:
+    """Print a table at its full width, also where the screen is narrower: a number that is cut says nothing."""
+    needed = table.__rich_measure__(console, console.options.update(max_width=1000)).maximum
+    console.print(table, width=max(console.width, needed), soft_wrap=needed > console.width, crop=False)
 
 
 class RunProgress:

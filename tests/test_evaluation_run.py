@@ -44,7 +44,7 @@ def test_a_model_that_knows_the_answers_is_right_everywhere_and_one_that_does_no
         assert {o.calls for o in found} == {CALLS[setup]}
 
 
-def test_the_result_says_what_was_asked_of_whom_and_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_result_says_what_was_asked_and_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, "--model", "gold", "--benchmarks", "gsm8k", "--seeds", "2", "--temperature", "0.5") == 0
     facts = json.loads((tmp_path / "run.json").read_text())
     assert facts["identity"]["sampling"] == {"temperature": 0.5, "top_p": 1.0, "max_tokens": 2048}

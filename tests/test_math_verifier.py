@@ -382,3 +382,18 @@ def test_reading_any_text_never_raises(text: str) -> None:
     found = find_answer(text, require_box=False)
     assert isinstance(normalise(found.answer), str)
     assert grade("7", text).status in ("ok", "unparsed", "truncated")
+
+
+@pytest.mark.parametrize("reply", ["I do not know", "No idea, sorry.", "Cannot be determined from this"])
+def test_a_reply_of_mere_words_has_no_vote(reply: str) -> None:
+    assert MathVerifier().read(Task("t", "", "4"), reply) == ""
+    assert MathVerifier(require_box=False).verify(Task("t", "", "4"), reply).status == "unparsed"
+
+
+def test_where_boxes_are_not_required_both_shares_are_reported() -> None:
+    scores = MathVerifier(require_box=False).grade(Task("t", "", "4"), "The answer is 4.")
+    assert [(name, s.value, s.status) for name, s in scores.items()] == [
+        ("accuracy", 1.0, "ok"),
+        ("boxed", 0.0, "unparsed"),
+    ]
+    assert list(MathVerifier().grade(Task("t", "", "4"), r"\boxed{4}")) == ["accuracy"]

@@ -130,6 +130,8 @@ def _is_answer(text: str) -> bool:
     """Whether a text can be an answer as it stands: short, and no sentence."""
     if not text or len(text) > _SHORT or "\n" in text:
         return False
+    if not re.search(r"[\d\\]", text) and len(re.findall(r"[A-Za-z']+", text)) > 2:
+        return False  # "I do not know"
     return bool(re.search(r"\w", text)) and len(_WORD.findall(text)) <= 3 and not re.search(r"[a-z]\. ", text)
 
 
