@@ -138,13 +138,20 @@ class _Recorder:
 
 
 def grade_episode(benchmark: Benchmark, setup: str, seed: int, episode: Episode) -> Outcome:
-    """The outcome of one episode. One that failed or overran its deadline is not graded; an answer that is not
-    there because its reply was cut by a token limit is "truncated", not "unparsed"."""
+    """The outcome of one episode. One that failed or overran its deadline is not graded.
+
+    An answer that is not there because its reply was cut by a token limit is "truncated", not "unparsed"; nor is it
+    wrong if only some number of the cut reply stands in for it.
+    """
     scores = dict(benchmark.verifier.grade(episode.task, episode.answer if episode.status == "ok" else ""))
     if episode.status != "ok":
         scores = {measure: Score(0.0, status=episode.status) for measure in scores}
     elif _is_cut(episode):
-        scores = {m: replace(s, status="truncated") if s.status == "unparsed" else s for m, s in scores.items()}
+        unboxed = "boxed" in scores and scores["boxed"].status == "unparsed"
+        scores = {
+            m: replace(s, status="truncated") if s.status == "unparsed" or (unboxed and not s.value) else s
+            for m, s in scores.items()
+        }
     prompts = [turn.completion.prompt_tokens for turn in episode.turns]
     replies = [turn.completion.reply_tokens for turn in episode.turns]
     return Outcome(

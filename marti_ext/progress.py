@@ -16,8 +16,10 @@ def say(console: Console, text: str) -> None:
 
 def show_table(console: Console, table: Table) -> None:
     """Print a table at its full width, also where the screen is narrower: a number that is cut says nothing."""
-    needed = table.__rich_measure__(console, console.options.update(max_width=1000)).maximum
-    console.print(table, width=max(console.width, needed), soft_wrap=needed > console.width, crop=False)
+    before = console.width
+    console.width = max(before, console.measure(table, options=console.options.update(max_width=1000)).maximum)
+    console.print(table)
+    console.width = before
 
 
 class RunProgress:

@@ -13,7 +13,7 @@ from marti_ext.types import Score, Task
 from marti_ext.verifiers.base import Verifier
 from marti_ext.verifiers.math.evaluate import TooLargeError
 from marti_ext.verifiers.math.extract import find_answer
-from marti_ext.verifiers.math.normalise import normalise
+from marti_ext.verifiers.math.normalise import MAX_LENGTH, normalise
 from marti_ext.verifiers.math.number import read_number
 from marti_ext.verifiers.math.units import canonical_unit, undress
 
@@ -79,6 +79,8 @@ def _near(value: Fraction, gold: Fraction, tolerance: Fraction) -> bool:
 
 def number_of(text: str) -> Fraction | None:
     """The number of an answer, whatever stands around it (a name, a sign for "about", a unit), None without one."""
+    if len(text) > MAX_LENGTH:
+        return None
     text = _ABOUT.sub("", _NAMED.sub("", text.strip().strip("$").strip()))
     normal = normalise(_E_PLUS.sub(r"e\1", _LETTER_X.sub(r"\\times ", text))).lstrip("+").strip()
     leading = _LEADING.match(normal)
