@@ -46,6 +46,7 @@ setup(
             "hypothesis==6.170.17",
             "mypy==2.4.1",
             "pytest==9.2.0",
+            "ray==2.55.0",
             "ruff==0.17.6",
             "types-PyYAML==6.0.12.20261122",
         ],

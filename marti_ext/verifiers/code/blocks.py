@@ -37,6 +37,7 @@ def code_blocks(text: str) -> list[Block] | None:
 
 def _programs(blocks: list[Block]) -> list[Block]:
     blocks = [block for block in blocks if block.text.strip() or (block.cut and block.language)]
+    blocks = [block for block in blocks if not block.text.lstrip().startswith(">>>")]  # a session
     python = [block for block in blocks if block.is_python]
     untagged = [block for block in blocks if not block.language]
     if python:

@@ -1,7 +1,8 @@
 """Which program of a reply counts, and what it needs to run."""
 
 import ast
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from marti_ext.verifiers.code.fences import Block
@@ -23,12 +24,13 @@ _KEPT = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.Im
 class Programs:
     """The programs that a reply holds, for a task that asks for `entry_point` ("" for a whole program).
 
-    `prelude` ends with the signature that the body of a function goes under.
+    `prelude` ends with the signature that the body of a function goes under. `tests` use names, too.
     """
 
     blocks: Sequence[Block]
     entry_point: str = ""
     prelude: str = ""
+    tests: str = ""
 
     def last(self) -> Block | None:
         """The last block that defines the entry point, with what it uses of earlier blocks; else the last body of a
@@ -37,23 +39,22 @@ class Programs:
             return None
         defining = self._defining()
         if defining:
-            place = defining[-1]
-            block = self.blocks[place]
-            return block if block.cut else with_earlier(block, self.blocks[:place])
+            block = _levelled(self.blocks[defining[-1]])
+            return block if block.cut else with_earlier(block, self.blocks[: defining[-1]], missing(self.tests))
         bodies = (body for block in reversed(self.blocks) if (body := self._completed(block)) is not block)
-        return next(bodies, self.blocks[-1]) if self.entry_point else self.blocks[-1]
+        return next(bodies, _levelled(self.blocks[-1]))
 
     def first(self) -> Block | None:
         """The first block that defines the entry point, by itself; else the first block."""
         defining = self._defining()
         if defining:
-            return self.blocks[defining[0]]
-        return self._completed(self.blocks[0]) if self.blocks else None
+            return _levelled(self.blocks[defining[0]])
+        return _levelled(self._completed(self.blocks[0])) if self.blocks else None
 
     def each(self, limit: int) -> list[Block]:
         """Every block that is not cut, by itself, the last ones first and at most `limit`."""
         whole = [block for block in reversed(self.blocks) if not block.cut][:limit]
-        return whole if self._defining() else [self._completed(block) for block in whole]
+        return [_levelled(block) for block in (whole if self._defining() else map(self._completed, whole))]
 
     def _defining(self) -> list[int]:
         if not self.entry_point:
@@ -79,9 +80,11 @@ class Programs:
         return last[: len(last) - len(last.lstrip())] or "    "
 
 
-def with_earlier(block: Block, earlier: Sequence[Block]) -> Block:
-    """The block below the definitions of earlier blocks that it uses and does not make itself, transitively."""
-    wanted = missing(block.text)
+def with_earlier(block: Block, earlier: Sequence[Block], tested: Collection[str] = ()) -> Block:
+    """The block below the definitions of earlier blocks that it or its tests use and it does not make itself,
+    transitively."""
+    tree = parse(block.text)
+    wanted = missing(block.text) | (set(tested) - bound(tree.body) if tree else set())
     if not wanted or not earlier:
         return block
     home: dict[str, tuple[int, int]] = {}  # the last statement that binds a name, by block and place
@@ -103,6 +106,12 @@ def with_earlier(block: Block, earlier: Sequence[Block]) -> Block:
             seen |= further
     parts = [sources[where] for where in sorted(taken)]
     return replace(block, text=joined("\n\n".join(parts), block.text))
+
+
+def _levelled(block: Block) -> Block:
+    """The block without an indent that all of it has."""
+    level = textwrap.dedent(block.text)
+    return replace(block, text=level) if level != block.text and not parse(block.text) and parse(level) else block
 
 
 def joined(prefix: str, program: str) -> str:

@@ -119,6 +119,6 @@ def _single(block: Block | None, run: Run) -> Score:
 
 
 def _programs(task: Task, blocks: Sequence[Block]) -> Programs:
-    """The programs of a reply; what the tests are plays no part."""
-    entry_point, prelude = (str(task.metadata.get(key) or "") for key in ("entry_point", "prelude"))
-    return Programs(blocks, entry_point, prelude)
+    """The programs of a reply, also where the tests cannot be used."""
+    entry_point, prelude, tests = (str(task.metadata.get(key) or "") for key in ("entry_point", "prelude", "tests"))
+    return Programs(blocks, entry_point, prelude, tests)
