@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from evaluation.metrics import Estimate
 from evaluation.summary import as_csv, markdown
 from marti_ext.errors import UserError
+from marti_ext.plots import COLOURS
 from marti_ext.registry import nearest
 
 FOLDER = Path(__file__).parent / "paper"
@@ -121,7 +122,7 @@ def draw_table(table: PaperTable, measured: Measured, path: Path) -> None:
         rows = [row for row in table.rows if row.setup == setup]
         for place, row in enumerate(rows):
             shift = (place - (len(rows) - 1) / 2) * 0.8 / len(rows)
-            colour = f"C{place}"
+            colour = COLOURS[place % len(COLOURS)]
             x = [column + shift for column, cell in enumerate(row.cells) if cell is not None]
             axes.plot(
                 x, [cell for cell in row.cells if cell is not None], "_", color=colour, markersize=9, label=row.method

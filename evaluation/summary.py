@@ -13,6 +13,7 @@ from evaluation.metrics import Summary, maj_at_k, summarise
 from evaluation.outcome import Outcome
 from evaluation.run_file import EvaluationFolder
 from marti_ext.errors import UserError
+from marti_ext.plots import COLOURS
 from marti_ext.progress import say, show_table
 from marti_ext.records import write_text_atomically
 from marti_ext.types import Task
@@ -147,9 +148,10 @@ def draw(found: Sequence[Summary], path: Path) -> None:
             [100 * (s.accuracy.mean - s.accuracy.low) for s in mine],
             [100 * (s.accuracy.high - s.accuracy.mean) for s in mine],
         ]
-        axes.bar(x, heights, width * 0.9, yerr=errors, label=setup, capsize=2, error_kw={"linewidth": 1})
+        look = {"color": COLOURS[place % len(COLOURS)], "capsize": 2, "error_kw": {"linewidth": 1}}
+        axes.bar(x, heights, width * 0.9, yerr=errors, label=setup, **look)
     axes.set_xticks(range(len(benchmarks)), benchmarks)
     axes.set_ylabel("%, with 95 % intervals")
     axes.set_ylim(0, 100)
-    axes.legend(fontsize="small")
+    figure.legend(loc="outside right upper", fontsize="small")
     figure.savefig(path, dpi=150)
