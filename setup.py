@@ -37,6 +37,8 @@ setup(
         # The cluster's packages, in the versions that openrlhf pins.
         "openrlhf": ["openrlhf==0.11.2", "deepspeed==0.19.6", "vllm==0.29.0", "ray==2.55.0"],
         "eval": EVAL,
+        # lm-evaluation-harness's graders; Minerva's need this antlr.
+        "peers": [*EVAL, "lm_eval==0.4.13", "antlr4-python3-runtime==4.11.0"],
         "quickstart": [*HF, "gguf==0.19.0"],
         "dev": [
             *HF,

@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -148,7 +149,7 @@ def draw(found: Sequence[Summary], path: Path) -> None:
             [100 * (s.accuracy.mean - s.accuracy.low) for s in mine],
             [100 * (s.accuracy.high - s.accuracy.mean) for s in mine],
         ]
-        look = {"color": COLOURS[place % len(COLOURS)], "capsize": 2, "error_kw": {"linewidth": 1}}
+        look: dict[str, Any] = {"color": COLOURS[place % len(COLOURS)], "capsize": 2, "error_kw": {"linewidth": 1}}
         axes.bar(x, heights, width * 0.9, yerr=errors, label=setup, **look)
     axes.set_xticks(range(len(benchmarks)), benchmarks)
     axes.set_ylabel("%, with 95 % intervals")

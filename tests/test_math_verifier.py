@@ -397,3 +397,19 @@ def test_where_boxes_are_not_required_both_shares_are_reported() -> None:
         ("boxed", 0.0, "unparsed"),
     ]
     assert list(MathVerifier().grade(Task("t", "", "4"), r"\boxed{4}")) == ["accuracy"]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "The final answer is **26**.", "**Final answer:** **26**.", "The answer is **26** rolls.",
+        "The answer is `26`.",
+        "The answer is _26_.", "The answer is **$26$**.", r"The answer is **\$26**.", "**26**.", "*26*",
+        "The answer is 26, since 96-70=26.", "The answer is 26 (rolls).", "The answer is 26!", "Thus it is $26$.",
+        "It is 26.", "Thus, 26.", "So x is 26", "She has $26.", "The answer is 2*13", "The answer is 26.",
+    ],
+)  # fmt: skip
+def test_where_boxes_are_not_required_an_answer_is_found_in_its_dress(reply: str) -> None:
+    verifier = MathVerifier(require_box=False)
+    assert verifier.verify(Task("t", "", "26"), reply).value == 1.0
+    assert verifier.verify(Task("t", "", "27"), reply).value == 0.0

@@ -16,13 +16,17 @@ Source = Literal["box", "marker", "phrase", "whole", "last", "none", "cut"]
 
 _BRACE = re.compile(r"\\+(?:boxed|fbox)\s*\{|\\+[{}]|[{}]")
 _BARE_BOX = re.compile(r"\\boxed\s*(-?\d+(?:\.\d+)?)")
-_PHRASE = re.compile(r"answer\s{0,3}(?:is|:|=)\s{0,3}:?([^\n]*)", re.IGNORECASE)
+_PHRASE = re.compile(r"answer\s{0,3}(?:is|:|=)\s{0,3}:?", re.IGNORECASE)
 _BETWEEN_BOXES = re.compile(
     r"(?:[\s,;.&*$]|\\[()\[\],;: ]|\\\\|\\q?quad|\\text\s*\{\s*(?:and|or)\s*\}|and|or|[A-Za-z]\w?\s*=)*"
 )
 _FORMULA = re.compile(r"\$\$([^$]+)\$\$|\$([^$\n]+)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
 _PLAIN_NUMBER = re.compile(r"[-−+]?[$€£]?\d(?:[\d,]*\d)?(?:\.\d+)?(?:[eE][+-]?\d+)?(?:/\d+)?%?")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
+_MARKDOWN = re.compile(r"(?<![\w)}])[*_]{1,3}(?=\S)|(?<=\S)[*_]{2,3}(?!\w)|(?<=\S)[*_](?=[\s.,!]|$)|(?<!\\)`{1,3}")
+# "26, since 96 - 70 = 26", "26 (rolls)": the answer, and what is said of it.
+_REMARK = re.compile(r",\s(?!and\b|or\b)(?=[A-Za-z]{2,})|\s\((?=[A-Za-z]{2,})|\s(?:since|because)\s")
+_SENTENCE = re.compile(r"[A-Za-z]{2,}[^$\d\\]*[\d$\\]")  # words, then a number or formula: "Thus it is $26$"
 _SHORT = 100  # characters of a text that may be an answer as a whole
 
 
@@ -57,7 +61,7 @@ def read_label(label: str) -> str | None:
     boxes, cut = _boxes(label)
     if cut:
         return None
-    text = _last_run(label, boxes) if boxes else label.rpartition("####")[2]
+    text = (_last_run(label, boxes) if boxes else label).rpartition("####")[2]
     answer = normalise(text)
     words = len(_WORD.findall(plain(answer)))
     prose = words > 5 or (words > 3 and text.rstrip().endswith("."))
@@ -115,12 +119,14 @@ def _without_box(text: str) -> Found:
     if "####" in text:
         answer = text.rpartition("####")[2].strip().partition("\n")[0].strip()
         return Found(answer, "marker" if answer else "none")
-    if phrases := _PHRASE.findall(text):
-        answer = phrases[-1].strip().strip("*").strip()
+    text = _MARKDOWN.sub("", text).strip()
+    if phrases := list(_PHRASE.finditer(text)):
+        stated = text[phrases[-1].end() :].partition("\n")[0]
+        answer = _REMARK.split(stated, maxsplit=1)[0].strip().rstrip("!")
         answer = answer if _is_answer(answer) else _last_expression(answer)
         if answer:
             return Found(answer, "phrase")
-    if _is_answer(text):
+    if _is_answer(text) and not _SENTENCE.match(text):
         return Found(text, "whole")
     answer = _last_expression(text)
     return Found(answer, "last" if answer else "none")

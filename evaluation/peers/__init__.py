@@ -1,0 +1,1 @@
+"""Our verdicts beside those of other harnesses' own graders, on the same replies."""
