@@ -11,6 +11,8 @@ from marti_ext.backends.base import Backend, BatchBackend, Request
 from marti_ext.records import append_rows, read_rows
 from marti_ext.types import Completion
 
+DURABLE = 64  # requests of a batch after which their replies are put on the disk
+
 
 class Journal:
     """Completions by who was asked what: agent's source, conversation, sampling and seed.
@@ -86,8 +88,12 @@ class _JournaledBatches(BatchBackend):
     def complete_batch(self, requests: Sequence[Request]) -> list[Completion | Exception]:
         known = [self._journal.recall(self._source, request) for request in requests]
         asked = [request for request, reply in zip(requests, known, strict=True) if reply is None]
-        new = self._inner.complete_batch(asked) if asked else []
-        finished = [(r, reply) for r, reply in zip(asked, new, strict=True) if isinstance(reply, Completion)]
-        self._journal.keep(self._source, finished)
+        new: list[Completion | Exception] = []
+        for start in range(0, len(asked), DURABLE):
+            part = asked[start : start + DURABLE]
+            replies = self._inner.complete_batch(part)
+            finished = [(r, reply) for r, reply in zip(part, replies, strict=True) if isinstance(reply, Completion)]
+            self._journal.keep(self._source, finished)
+            new += replies
         fresh = iter(new)
         return [reply if reply is not None else next(fresh) for reply in known]

@@ -227,3 +227,22 @@ def test_an_endpoint_that_dies_half_way_stops_the_run_and_loses_nothing(
     assert "20 episodes in a row failed" in error
     assert "the same command goes on" in error
     assert sum(o.score.status == "ok" for o in outcomes(out)) == 7
+
+
+def test_code_runs_only_behind_every_layer_if_that_is_required(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from marti_ext.verifiers import sandbox
+
+    thin = sandbox.Sandbox(layers=frozenset({"limits"}))
+    monkeypatch.setattr(sandbox, "SANDBOX", thin)
+    try:
+        options = ["--model", "gold", "--benchmarks", "humaneval"]
+        assert run(tmp_path / "out", *options, "--require-sandbox") == 2
+        assert "--require-sandbox: namespaces (missing: switched off), landlock" in capsys.readouterr().err
+        assert not (tmp_path / "out").exists()
+        assert run(tmp_path / "out", *options) == 0
+        assert "seccomp missing: switched off" in capsys.readouterr().out
+        assert "seccomp missing: switched off" in (tmp_path / "out/summary.md").read_text()
+    finally:
+        thin.close()
