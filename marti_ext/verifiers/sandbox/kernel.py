@@ -1,9 +1,10 @@
 """The system calls that Python has no function for."""
 
+import contextlib
 import ctypes
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
@@ -44,6 +45,14 @@ def adopt_orphans() -> None:
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
+def close_all_but(kept: Collection[int]) -> None:
+    """Close every other descriptor of this process."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in kept:
+            with contextlib.suppress(OSError):  # that of the listing itself
+                os.close(int(name))
+
+
 def forbid_inspection() -> None:
     """No other process of this user may read this one's memory."""
     prctl(_PR_SET_DUMPABLE, 0)
@@ -58,7 +67,7 @@ def drop_capabilities() -> None:
     _checked(_libc.capset(header, struct.pack("6I", *[0] * 6)))
 
 
-def map_to_self(uid: int, gid: int) -> None:
+def map_to_root(uid: int, gid: int) -> None:
     """In a new user namespace: be root there, and `uid` outside."""
     for file, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
         with open(f"/proc/self/{file}", "w") as handle:
@@ -71,21 +80,47 @@ def make_mounts_private() -> None:
 
 
 def mount_tmpfs(path: str, size: int, mode: str) -> None:
-    _mount(b"tmpfs", path.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, f"size={size},mode={mode}".encode())
+    """A folder in memory, of `size` bytes and a proportionate number of files."""
+    options = f"size={size},nr_inodes={max(1024, size // 4096)},mode={mode}"
+    _mount(b"tmpfs", path.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, options.encode())
 
 
-def bind(source: int, target: str, *, read_only: bool = True) -> None:
+def bind(source: int, target: str) -> None:
     """Make what the O_PATH descriptor `source` names appear at `target`."""
     _mount(f"/proc/self/fd/{source}".encode(), target.encode(), None, _MS_BIND | _MS_REC, None)
-    if read_only:
-        attributes = struct.pack("4Q", _ATTR_READ_ONLY, 0, 0, 0)
-        syscall(_MOUNT_SETATTR, _AT_FDCWD, target.encode(), _AT_RECURSIVE, attributes, len(attributes))
+
+
+def mount_layers(layers: Sequence[str], target: str) -> None:
+    """Make folders appear at `target` as one, read-only; where several have a name, the first one's counts."""
+    _mount(b"overlay", target.encode(), b"overlay", 0, f"lowerdir={':'.join(layers)}".encode())
+
+
+def make_read_only(target: str, *, recursive: bool) -> None:
+    """A mount, or it and all below; without set-uid programs and devices, too."""
+    attributes = struct.pack("4Q", _ATTR_READ_ONLY, 0, 0, 0)
+    syscall(_MOUNT_SETATTR, _AT_FDCWD, target.encode(), _AT_RECURSIVE if recursive else 0, attributes, len(attributes))
+
+
+def enter_process_namespace(descriptor: int) -> None:
+    """Have the next children in this namespace of process ids. Raises OSError."""
+    _checked(_libc.setns(descriptor, CLONE_NEWPID))
 
 
 def children() -> Sequence[int]:
     """The process ids of this process's children."""
-    with open(f"/proc/self/task/{os.getpid()}/children") as handle:
-        return [int(pid) for pid in handle.read().split()]
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children") as handle:
+            return [int(pid) for pid in handle.read().split()]
+    except FileNotFoundError:  # a kernel built without it
+        return [int(name) for name in os.listdir("/proc") if name.isdecimal() and _parent(name) == os.getpid()]
+
+
+def _parent(pid: str) -> int:
+    try:
+        with open(f"/proc/{pid}/stat") as handle:
+            return int(handle.read().rpartition(")")[2].split()[1])
+    except OSError:  # gone meanwhile
+        return 0
 
 
 def _mount(source: bytes, target: bytes, kind: bytes | None, flags: int, data: bytes | None) -> None:

@@ -1,10 +1,12 @@
 """Whether a program's output is the expected one."""
 
+import math
+
 
 def same_output(expected: str, printed: str, tolerance: float | None = None) -> bool:
     """Line by line. Blanks at the ends of lines and empty lines at the end do not count; how lines are divided does.
 
-    With `tolerance`, numbers may differ by it, absolutely or relative to the expected one.
+    With `tolerance`, numbers may differ by it, absolutely or relative to the larger one.
     """
     wanted, found = _lines(expected), _lines(printed)
     if wanted == found:
@@ -15,7 +17,7 @@ def same_output(expected: str, printed: str, tolerance: float | None = None) -> 
 
 
 def _lines(text: str) -> list[str]:
-    return [line.rstrip() for line in text.rstrip().splitlines()]
+    return [line.rstrip() for line in text.rstrip().split("\n")]
 
 
 def _same_line(wanted: str, found: str, tolerance: float) -> bool:
@@ -30,4 +32,4 @@ def _same_word(wanted: str, found: str, tolerance: float) -> bool:
         expected, number = float(wanted), float(found)
     except ValueError:
         return False
-    return abs(number - expected) <= tolerance * max(1.0, abs(expected))
+    return math.isclose(number, expected, rel_tol=tolerance, abs_tol=tolerance)

@@ -24,9 +24,20 @@ _FORBIDDEN = {
     "open_by_handle_at": (304, 265), "name_to_handle_at": (303, 264), "swapon": (167, 224), "reboot": (169, 142),
     "kexec_load": (246, 104), "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106),
     "quotactl": (179, 60), "acct": (163, 89), "settimeofday": (164, 170), "clock_settime": (227, 112),
+    "adjtimex": (159, 171), "clock_adjtime": (305, 266), "syslog": (103, 116), "vhangup": (153, 58),
+    "sethostname": (170, 161), "setdomainname": (171, 162), "swapoff": (168, 225), "kexec_file_load": (320, 294),
+    "iopl": (172, -1), "ioperm": (173, -1), "fsconfig": (431, 431), "fspick": (433, 433),
+    "process_madvise": (440, 440),
+    "process_mrelease": (448, 448), "kcmp": (312, 272), "move_pages": (279, 239), "migrate_pages": (256, 238),
+    "setpriority": (141, 140), "ioprio_set": (251, 30), "fanotify_init": (300, 262), "lookup_dcookie": (212, 18),
 }  # fmt: skip
-_TO_ITSELF = {"kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131), "rt_sigqueueinfo": (129, 138),
-              "rt_tgsigqueueinfo": (297, 240)}  # fmt: skip
+# The first argument is a process or thread: only the program's own, where 0 also stands for it in the second group.
+_SIGNALS = {"kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131), "rt_sigqueueinfo": (129, 138),
+            "rt_tgsigqueueinfo": (297, 240)}  # fmt: skip
+_SETTINGS = {"prlimit64": (302, 261), "sched_setaffinity": (203, 122), "sched_setscheduler": (144, 119),
+             "sched_setparam": (142, 118), "sched_setattr": (314, 274)}  # fmt: skip
+_PRCTL, _PR_SET_PDEATHSIG = (157, 167), 1  # it is to die with the judge
+_SOCKETPAIR, _DATAGRAM_BIT = (53, 199), 2  # in the type: a datagram socket can send to any other by name
 _CLONE, _CLONE3 = (56, 220), (435, 435)
 _CLONE_THREAD = 0x00010000
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column above, AUDIT_ARCH
@@ -34,13 +45,16 @@ _X32 = 0x40000000  # calls of another numbering begin here on x86_64
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16  # offsets in the data that the filter sees
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in the data that the filter sees
 _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
+_Line = tuple[int, int, int, int]
 
 
 def supported() -> str:
-    """Why there is no filter here, "" if there is one."""
-    return "" if platform.machine() in _ARCHITECTURES else f"no table of system calls for {platform.machine()}"
+    """ "yes", or raises OSError."""
+    if platform.machine() not in _ARCHITECTURES:
+        raise OSError(errno.ENOSYS, f"no table of system calls for {platform.machine()}")
+    return "yes"
 
 
 def forbid() -> None:
@@ -51,7 +65,7 @@ def forbid() -> None:
     prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.create_string_buffer(header, len(header)))
 
 
-def _filter(pid: int) -> list[tuple[int, int, int, int]]:
+def _filter(pid: int) -> list[_Line]:
     """Classic BPF: (code, steps if true, steps if false, operand) a line."""
     column, architecture = _ARCHITECTURES[platform.machine()]
     refuse = (_RETURN, 0, 0, _ERRNO | errno.EPERM)
@@ -62,10 +76,19 @@ def _filter(pid: int) -> list[tuple[int, int, int, int]]:
     for numbers in _FORBIDDEN.values():
         if numbers[column] >= 0:
             lines += [(_EQUAL, 0, 1, numbers[column]), refuse]
-    # Programs of the C library fall back on clone, whose flags can be looked at.
+    # The C library falls back on clone, whose flags can be looked at.
     lines += [(_EQUAL, 0, 1, _CLONE3[column]), (_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]
-    lines += [(_EQUAL, 0, 4, _CLONE[column]), (_LOAD, 0, 0, _FIRST_ARGUMENT), (_ANY_BIT, 0, 1, _CLONE_THREAD)]
-    lines += [allow, refuse]
-    for numbers in _TO_ITSELF.values():
-        lines += [(_EQUAL, 0, 4, numbers[column]), (_LOAD, 0, 0, _FIRST_ARGUMENT), (_EQUAL, 0, 1, pid), allow, refuse]
+    lines += _with_argument(_CLONE[column], 0, (_ANY_BIT, 0, 1, _CLONE_THREAD), allow, refuse)
+    lines += _with_argument(_SOCKETPAIR[column], 1, (_ANY_BIT, 0, 1, _DATAGRAM_BIT), refuse, allow)
+    lines += _with_argument(_PRCTL[column], 0, (_EQUAL, 0, 1, _PR_SET_PDEATHSIG), refuse, allow)
+    for numbers in _SIGNALS.values():
+        lines += _with_argument(numbers[column], 0, (_EQUAL, 0, 1, pid), allow, refuse)
+    for numbers in _SETTINGS.values():
+        lines += [(_EQUAL, 0, 5, numbers[column]), (_LOAD, 0, 0, _ARGUMENTS), (_EQUAL, 1, 0, 0), (_EQUAL, 0, 1, pid)]
+        lines += [allow, refuse]
     return [*lines, allow]
+
+
+def _with_argument(number: int, argument: int, test: _Line, if_true: _Line, if_false: _Line) -> list[_Line]:
+    """For one call: what follows from a test, (code, 0, 1, operand), of the lower half of an argument."""
+    return [(_EQUAL, 0, 4, number), (_LOAD, 0, 0, _ARGUMENTS + 8 * argument), test, if_true, if_false]

@@ -1,4 +1,4 @@
-"""A warm interpreter that forks two processes for each sample: a judge it trusts, and the program.
+"""A warm interpreter that forks two processes for each run: a judge it trusts, and under that the program.
 
 Speaks JSON, one line a message, over its standard streams, and ends when its parent does. What a program leaves behind
 is killed and removed before the verdict is given.
@@ -14,21 +14,21 @@ import signal
 import sys
 import tempfile
 import time
-from typing import Any
+from dataclasses import asdict, replace
+from typing import Any, NoReturn
 
 import marti_ext.verifiers.sandbox.kernel as kernel
 from marti_ext.verifiers.sandbox.confine import Confinement, prepare
-from marti_ext.verifiers.sandbox.limits import Limits
+from marti_ext.verifiers.sandbox.limits import Limits, ProgramFailure, Verdict
+from marti_ext.verifiers.sandbox.request import RequestLine
 from marti_ext.verifiers.sandbox.sample import judge_case, judge_tests
 
 # What programs import most: a fork has it at once.
 PRELOADED = """
-abc array bisect cmath collections copy dataclasses datetime decimal enum fractions functools hashlib heapq inspect io
-itertools json math numbers operator pprint queue random re statistics string struct textwrap threading time traceback
-types typing unittest uuid
+abc array bisect calendar cmath collections copy dataclasses datetime decimal enum fractions functools hashlib heapq
+inspect io itertools json math numbers operator pprint queue random re statistics string struct textwrap threading time
+traceback types typing unittest uuid
 """
-GRACE = 20.0  # seconds for the judge's own work beside the program's
-FOLDER_PREFIX = "marti-sandbox-"
 
 
 def serve() -> None:
@@ -37,21 +37,22 @@ def serve() -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1):
         os.dup2(null, stream)
+    os.environ.pop("PYTHONPATH", None)
     for module in PRELOADED.split():
         importlib.import_module(module)
     kernel.adopt_orphans()
     made = prepare(sys.argv[1].split(","))
+    sys.path[:] = [path for path in sys.path if any(path.startswith(root + "/") for root in made.readable)]
+    gc.collect()
     gc.freeze()  # pages that the collector does not touch stay shared
     _send(replies, made.state)
-    buffer = b""
     while True:
-        while b"\n" not in buffer:
-            chunk = os.read(requests, 1 << 20)
-            if not chunk:
-                return
-            buffer += chunk
-        line, _, buffer = buffer.partition(b"\n")
-        _send(replies, _serve_one(json.loads(line), made, requests))
+        try:
+            request = RequestLine(requests)
+            _send(replies, _serve_one(request, made, requests))
+            request.forget()
+        except (EOFError, BrokenPipeError):
+            return
 
 
 def _send(descriptor: int, message: object) -> None:
@@ -60,67 +61,96 @@ def _send(descriptor: int, message: object) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-def _serve_one(request: dict[str, Any], made: Confinement, requests: int) -> dict[str, Any]:
-    limits = Limits(**request["limits"])
-    if "tests" in request:
-        return _sample(request, limits, made, requests)
-    for number, (given, expected) in enumerate(request["cases"], start=1):
-        case = {**request, "input": given, "expected": expected}
-        verdict = _sample(case, limits, made, requests)
+def _serve_one(request: RequestLine, made: Confinement, requests: int) -> dict[str, Any]:
+    head = request.head()
+    limits, count = Limits(**head["limits"]), head["runs"]
+    for number in range(count):
+        verdict = _run(request, number, count if head["script"] else 0, limits, made, requests)
         if not verdict["passed"]:
-            return verdict | {"reason": f"case {number}: {verdict['reason']}"}
-    return {"passed": True, "reason": "", "graded": True}
+            return verdict
+    return asdict(Verdict(True))
 
 
-def _sample(request: dict[str, Any], limits: Limits, made: Confinement, requests: int) -> dict[str, Any]:
-    """One program against its tests or one case, with nothing left of it afterwards."""
+def _run(
+    request: RequestLine, number: int, cases: int, limits: Limits, made: Confinement, requests: int
+) -> dict[str, Any]:
+    """One run of the program, for its tests (`cases` 0) or one case, with nothing left of it afterwards."""
     folder = "" if made.root else _folder(made)
     result, told = os.pipe()
+    server = os.getpid()
     judge = os.fork()
     if judge == 0:
-        _judge(request, limits, made, folder, told)
+        _judge(server, request, number, cases, limits, made, folder, told)
     os.close(told)
     try:
-        data = _await(result, requests, limits.wall_seconds * 4 + GRACE)
+        data = _await(result, requests, limits.patience)
+        spent = _spent(judge)
     finally:
         os.close(result)
         _kill_all()
         if folder:
             shutil.rmtree(folder, ignore_errors=True)
-    try:
+    if data.endswith(b"\n"):
         verdict: dict[str, Any] = json.loads(data)
-    except ValueError:
-        return {"passed": False, "reason": "the judge did not come to a verdict", "graded": False}
-    return verdict
+        return verdict
+    if spent >= limits.judge_cpu_seconds * 0.5:  # nothing else ends a judge
+        words = f"the tests, with what the program returns, are over the CPU limit of {limits.judge_cpu_seconds} s"
+        return asdict(Verdict(False, words))
+    return asdict(Verdict(False, "the judge did not come to a verdict", graded=False))
 
 
 def _folder(made: Confinement) -> str:
-    folder = tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-")
-    if made.changes_user:
-        os.chmod(folder, 0o777)
+    """A folder for files, with one in it for the program and one for the judge."""
+    folder = tempfile.mkdtemp(prefix=f"{sys.argv[2]}{os.getpid()}-")
+    os.mkdir(f"{folder}/judge", 0o700)
+    os.mkdir(f"{folder}/program", 0o700)
+    if made.user >= 0:
+        os.chmod(folder, 0o711)
+        os.chown(f"{folder}/program", made.user, made.user)
     return folder
 
 
-def _judge(request: dict[str, Any], limits: Limits, made: Confinement, folder: str, told: int) -> None:
+def _judge(
+    server: int,
+    request: RequestLine,
+    number: int,
+    cases: int,
+    limits: Limits,
+    made: Confinement,
+    folder: str,
+    told: int,
+) -> NoReturn:
     """In the judge's process."""
+    verdict = Verdict(True)
     try:
         kernel.die_with_parent(signal.SIGKILL)
+        if os.getppid() != server:  # it died before that
+            os._exit(1)
         kernel.forbid_inspection()
-        os.closerange(3, told)
-        os.closerange(told + 1, told + 64)
-        null = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1, 2):
-            os.dup2(null, stream)
-        run = judge_tests if "tests" in request else judge_case
-        verdict = run(request, limits, made, folder)
+        kernel.close_all_but({0, 1, 2, told, made.own_processes})
+        os.dup2(0, 2)
+        if cases:
+            judge_case(request, number, cases, limits, made, folder)
+        else:
+            judge_tests(request, limits, made, folder)
+    except ProgramFailure as failure:
+        verdict = Verdict(False, _line(failure.reason), failure.graded)
     except BaseException as error:
-        verdict = {"passed": False, "reason": f"sandbox: {type(error).__name__}: {error}", "graded": False}
-    _send(told, verdict)
+        verdict = Verdict(False, _line(f"the sandbox failed: {type(error).__name__}: {error}"), graded=False)
+    if cases and not verdict.passed:
+        verdict = replace(verdict, reason=f"{verdict.reason} in case {number + 1}")
+    _send(told, asdict(verdict))
     os._exit(0)
 
 
+def _line(text: str) -> str:
+    """Printable, on one line: part of it may come from the program."""
+    line = " ".join(text.split())[:300]
+    return "".join(c if c.isprintable() else "?" for c in line)
+
+
 def _await(result: int, requests: int, seconds: float) -> bytes:
-    """What the judge tells, "" if it tells nothing in time. Ends the server if its parent is gone."""
+    """What the judge tells, "" if it tells nothing in time. Raises EOFError if the server's parent is gone."""
     deadline = time.monotonic() + seconds
     poller = select.poll()
     poller.register(result, select.POLLIN)
@@ -134,9 +164,15 @@ def _await(result: int, requests: int, seconds: float) -> bytes:
                     return data
                 data += chunk
             elif event & select.POLLHUP:
-                _kill_all()
-                os._exit(0)
+                raise EOFError
     return b""
+
+
+def _spent(judge: int) -> float:
+    """Kill the judge; the seconds of CPU time that it used itself."""
+    os.kill(judge, signal.SIGKILL)
+    _, _, used = os.wait4(judge, 0)
+    return used.ru_utime + used.ru_stime
 
 
 def _kill_all() -> None:
