@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from marti_ext.datasets.rows import Row
+from marti_ext.errors import UserError
 from marti_ext.types import Task
 from marti_ext.verifiers.base import Verifier
+from marti_ext.verifiers.choice import LETTERS
 from marti_ext.verifiers.kinds import verifier_for
 from marti_ext.verifiers.math import MathVerifier
 from marti_ext.verifiers.numeric import NumericVerifier
@@ -71,6 +73,7 @@ class NumericBenchmark(Benchmark):
     """A number within a tolerance; boxes as for MathBenchmark."""
 
     kind = "numeric"
+    version = f"1, {NumericVerifier().version}"  # the public scorers of such benchmarks have changed over time
 
     @property
     def verifier(self) -> Verifier:
@@ -84,7 +87,11 @@ class ChoiceBenchmark(Benchmark):
 
     def choice_task(self, question: str, choices: Sequence[str], right: int, prefix: str = "") -> Task:
         """`right` is the place of the right option. Option texts stay as they are."""
-        letters = [chr(ord("A") + place) for place in range(len(choices))]
+        if not 2 <= len(choices) <= len(LETTERS):
+            raise UserError(
+                f"{self.name}: {len(choices)} choices of {question!r:.60}: there must be 2 to {len(LETTERS)}"
+            )
+        letters = LETTERS[: len(choices)]
         options = "\n".join(f"({letter}) {choice}" for letter, choice in zip(letters, choices, strict=True))
         return Task(
             self.id_of("\n".join([question, *sorted(choices)]), prefix),

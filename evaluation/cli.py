@@ -1,6 +1,7 @@
 """The command line: python -m evaluation run, show, grade, table, compare."""
 
 import argparse
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -105,7 +106,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         "--setups",
         default="vanilla",
         metavar="a,b",
-        help=f"of {', '.join(BUILT_IN['workflow'])}, file.py:Class; or paper: {', '.join(PAPER_SETUPS)}",
+        help=f"of {', '.join(BUILT_IN['workflow'])}, file.py:Class; or paper: {', '.join(PAPER_SETUPS)} as there",
     )
     what.add_argument("--data-dir", type=Path, help="a folder with the benchmarks' files, in place of the hub")
     what.add_argument("--sample", type=_sample, metavar="N", help="a random subset of N tasks; or paper: its sizes")
@@ -115,7 +116,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     how = run.add_argument_group("how")
     how.add_argument("--out", type=Path, help="the run's folder (default results/MODEL)")
     how.add_argument("--concurrency", type=_positive, default=32, help="tasks at once (default 32)")
-    how.add_argument("--timeout", type=float, help="seconds for one task")
+    how.add_argument("--timeout", type=_seconds, help="seconds for one task")
     how.add_argument("--price", type=_price, metavar="P,R", help="dollars per million prompt and reply tokens")
     how.add_argument("--require-sandbox", action="store_true", help="refuse to run code if a layer is missing")
 
@@ -130,9 +131,21 @@ def _sample(text: str) -> int | str:
     return text if text == "paper" else _positive(text)
 
 
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return seconds
+
+
 def _price(text: str) -> tuple[float, float]:
     try:
         prompt, reply = map(float, text.split(","))
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r}: write two numbers, as 0.15,0.60") from None
+    if not (0 <= prompt < math.inf and 0 <= reply < math.inf):
+        raise argparse.ArgumentTypeError(f"{text!r}: prices are 0 or more")
     return prompt, reply

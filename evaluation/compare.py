@@ -5,7 +5,6 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from evaluation.outcome import Outcome
 from evaluation.paired import Comparison, compare
 from evaluation.run_file import EvaluationFolder
 from marti_ext.errors import UserError
@@ -14,6 +13,8 @@ from marti_ext.progress import say, show_table
 
 def compare_command(first: str, second: Path, out: Path | None, console: Console) -> None:
     """Compare every benchmark and set-up that both runs have. Raises UserError where there is none."""
+    if out is not None and first != "lm-eval":
+        raise UserError("--out is for lm-eval: of two runs the table is all there is")
     if first == "lm-eval":
         from evaluation.peers.lm_eval import compare_run
 
@@ -37,18 +38,10 @@ def compare_runs(first: EvaluationFolder, second: EvaluationFolder) -> list[Comp
     for name in facts[0].keys() & facts[1].keys():
         for key in ("sha256", "version"):
             if facts[0][name][key] != facts[1][name][key]:
-                raise UserError(
-                    f"{name}: {key} is {facts[0][name][key]!r} in one run, {facts[1][name][key]!r} in the other"
-                )
-    groups = _groups(first), _groups(second)
+                one, other = facts[0][name][key], facts[1][name][key]
+                raise UserError(f"{name}: {key} is {one!r} and {other!r}: compare runs on the same file and version")
+    groups = first.outcomes_by_setup(), second.outcomes_by_setup()
     shared = [key for key in groups[0] if key in groups[1]]
     if not shared:
         raise UserError(f"{first.path} and {second.path} have no benchmark and set-up in common")
     return [compare(groups[0][key], groups[1][key]) for key in shared]
-
-
-def _groups(folder: EvaluationFolder) -> dict[tuple[str, str], list[Outcome]]:
-    groups: dict[tuple[str, str], list[Outcome]] = {}
-    for outcome in folder.outcomes():
-        groups.setdefault((outcome.benchmark, outcome.setup), []).append(outcome)
-    return groups

@@ -40,7 +40,11 @@ def grade_file(
         raise UserError("give either --verifier or --benchmark")
     if out.resolve() == file.resolve():
         raise UserError(f"--out {out} is the file with the replies: choose another")
+    if kind is not None and data_dir is not None:
+        raise UserError("--data-dir is for --benchmark: with --verifier the rows hold all there is")
     rows = read_rows(str(file), subset=None, split="").rows
+    for row in rows:
+        row.value("id")
     items, verifier = _items(rows, kind or "", find_benchmark(benchmark) if benchmark else None, data_dir)
     with ThreadPoolExecutor(os.cpu_count()) as threads:  # verifiers wait for workers of their own
         grades = threads.map(lambda item: verifier.grade(item[1], item[2]), items)
@@ -48,13 +52,14 @@ def grade_file(
     lines = list(starmap(_line, zip(rows, graded, strict=True)))
     write_text_atomically(out, "".join(json.dumps(line) + "\n" for line in lines))
     counts = Counter(line["status"] for line in lines)
-    mean = sum(line["value"] for line in lines) / len(lines)
-    say(console, f"{mean:.2%} of {len(lines)}: {', '.join(f'{n} {s}' for s, n in counts.most_common())} · {out}")
+    labelled = len(lines) - counts["no_label"]
+    mean = f"{sum(line['value'] for line in lines) / labelled:.2%} of {labelled}" if labelled else "no usable label"
+    say(console, f"{mean}: {', '.join(f'{n} {s}' for s, n in counts.most_common())} · {out}")
 
 
 def _line(row: Row, scores: Mapping[str, Score]) -> dict[str, Any]:
     main = next(iter(scores.values()))
-    line = {"id": row.columns["id"], "value": main.value, "extracted": main.extracted, "status": main.status}
+    line = {"id": row.value("id"), "value": main.value, "extracted": main.extracted, "status": main.status}
     if main.reason:
         line["reason"] = main.reason
     if len(scores) > 1:
@@ -83,7 +88,7 @@ def _lenient(kind: str) -> Verifier:
 
 def _plain_task(row: Row, kind: str) -> Task:
     """The gold answer is text, a number, or a list of alternatives (each a text, or a list of spans)."""
-    gold = row.value("gold", "gold answer")
+    gold = row.value("gold")
     further = {key: value for key, value in row.columns.items() if key not in ("id", "gold", "pred")}
     if isinstance(gold, list):
         answers = [[str(s) for s in spans] if isinstance(spans, list) else [str(spans)] for spans in gold]
@@ -91,12 +96,12 @@ def _plain_task(row: Row, kind: str) -> Task:
         gold = "|".join(", ".join(spans) for spans in answers)
     if isinstance(gold, bool | dict):
         raise UserError(f"{row.place}: gold is {gold!r:.80}: give text, a number or a list")
-    return Task(str(row.value("id", "id")), "", str(gold), kind, further)
+    return Task(str(row.value("id")), "", str(gold), kind, further)
 
 
 def _code_task(row: Row, kind: str) -> Task:
     """The task that the columns are of: they tell which benchmark's."""
-    columns = row.value("task", "task")
+    columns = row.value("task")
     if not isinstance(columns, dict):
         raise UserError(f"{row.place}: task must hold the columns of a benchmark, found {columns!r:.80}")
     inner = Row(row.number, f"{row.place}, task", columns)
@@ -112,14 +117,14 @@ def _code_task(row: Row, kind: str) -> Task:
 
 def _of_benchmark(rows: list[Row], benchmark: Benchmark, data_dir: Path | None) -> Iterator[Item]:
     tasks = {}
-    if not all("task" in row.columns for row in rows):
+    if not all(isinstance(row.columns.get("task"), dict) for row in rows):
         loaded = load_benchmark(benchmark, data_dir=data_dir, sample=None, sample_seed=0)
         tasks = {task.id: task for task in loaded.tasks}
     for row in rows:
         if isinstance(columns := row.columns.get("task"), dict):
             task = benchmark.task(Row(row.number, f"{row.place}, task", columns))
         else:
-            id = str(row.value("id", "id"))
+            id = str(row.value("id"))
             if id not in tasks:
                 raise UserError(f"{row.place}: {benchmark.name} has no task {id!r}; its ids look like {min(tasks)!r}")
             task = tasks[id]

@@ -45,6 +45,7 @@ class Summary:
     no_label: int  # tasks that cannot be graded, whoever answers: no measure counts them
     seeds: int
     incomplete: int  # tasks that lack the result of some seed
+    missing: int  # results that are planned and not there
     measures: Mapping[str, Estimate]  # the main one first
     pass_at: Mapping[int, float]
     """Unbiased pass@k of the main measure for k = 2, 4, 8, ... and the number of seeds; empty with one seed or where
@@ -53,7 +54,7 @@ class Summary:
     rates: Mapping[str, float]
     """Why rows were not graded, by the main measure, as shares of all rows: the same denominator for every one."""
     calls: float
-    prompt_tokens: float | None  # None where some row has no count
+    prompt_tokens: float | None  # of the rows that have a count, None without one: failed calls have none
     reply_tokens: float | None
     reply_length: float | None  # tokens a call
     seconds: float
@@ -65,9 +66,12 @@ class Summary:
 
 
 def summarise(
-    outcomes: Sequence[Outcome], maj_at: Mapping[int, float] | None = None, unlabelled: Collection[str] = ()
+    outcomes: Sequence[Outcome],
+    maj_at: Mapping[int, float] | None = None,
+    unlabelled: Collection[str] = (),
+    planned: int = 0,
 ) -> Summary:
-    """Of one benchmark and set-up; at least one outcome.
+    """Of one benchmark and set-up; at least one outcome. `planned` is how many tasks there are to be.
 
     A failed or overrun row counts as 0 like a wrong one. A task has no label if any of its rows says so, or if it is
     in `unlabelled`: what other set-ups found, so that a request that failed before its task was read leaves every
@@ -82,8 +86,9 @@ def summarise(
     labelled = [row for row in outcomes if row.task not in without]
     main = next(iter(first.scores))
     statuses = Counter[str](row.score.status for row in outcomes)
-    calls = sum(row.calls for row in outcomes)
-    prompts, replies = (_total(row.prompt_tokens for row in outcomes), _total(row.reply_tokens for row in outcomes))
+    prompts = [row.prompt_tokens for row in outcomes if row.prompt_tokens is not None]
+    replies = [(row.reply_tokens, row.calls) for row in outcomes if row.reply_tokens is not None]
+    calls = sum(count for _, count in replies)
     return Summary(
         first.benchmark,
         first.setup,
@@ -91,14 +96,15 @@ def summarise(
         no_label=len(without),
         seeds=len(seeds),
         incomplete=sum(count < len(seeds) for count in per_task.values()),
+        missing=max(0, planned * len(seeds) - len(outcomes)),
         measures={name: estimate(labelled, name) for name in first.scores},
         pass_at=_pass_at(_values(labelled, main)),
         maj_at=maj_at or {},
         rates={status: statuses[status] / len(outcomes) for status in NOT_GRADED},
-        calls=calls / len(outcomes),
-        prompt_tokens=None if prompts is None else prompts / len(outcomes),
-        reply_tokens=None if replies is None else replies / len(outcomes),
-        reply_length=replies / calls if replies is not None and calls else None,
+        calls=_mean([row.calls for row in outcomes]),
+        prompt_tokens=_mean(prompts) if prompts else None,
+        reply_tokens=_mean([tokens for tokens, _ in replies]) if replies else None,
+        reply_length=sum(tokens for tokens, _ in replies) / calls if calls else None,
         seconds=_mean([row.seconds for row in outcomes]),
     )
 
@@ -225,12 +231,3 @@ def _std(values: Sequence[float]) -> float | None:
         return None
     mean = _mean(values)
     return math.sqrt(_mean([(value - mean) ** 2 for value in values]))
-
-
-def _total(counts: Iterable[int | None]) -> int | None:
-    total = 0
-    for count in counts:
-        if count is None:
-            return None
-        total += count
-    return total

@@ -76,7 +76,7 @@ def lines(table: PaperTable, measured: Measured) -> tuple[list[str], list[dict[s
 
     The average stands only where every cell of the row does.
     """
-    columns = ["setup", "method", "whose", *table.columns, "average"]
+    columns = ["setup", "method", "whose", *table.columns, *(["average"] if table.averaged else [])]
     rows = []
     for row in table.rows:
         ours = [measured.get((row.method, row.setup, column)) for column in table.columns]
@@ -91,7 +91,7 @@ def lines(table: PaperTable, measured: Measured) -> tuple[list[str], list[dict[s
                 *cells,
                 "" if average is None else f"{average:+.2f}" if whose == "difference" else f"{average:.2f}",
             ]
-            rows.append(dict(zip(columns, [row.setup, row.method, whose, *values], strict=True)))
+            rows.append(dict(zip(columns, [row.setup, row.method, whose, *values], strict=False)))
     return columns, rows
 
 

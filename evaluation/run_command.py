@@ -6,14 +6,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
 from rich.console import Console
 
 from evaluation.benchmark import Benchmark
 from evaluation.benchmarks import BENCHMARKS, find_benchmark
 from evaluation.load import Loaded, load_benchmark
 from evaluation.run_file import EvaluationFolder
-from evaluation.runner import Plan, run
-from evaluation.setups import PAPER_SETUPS, find_setups
+from evaluation.runner import EvaluationPlan, run
+from evaluation.setups import find_setups
 from evaluation.summary import summarise_folder
 from evaluation.team import Speakers, identity, model_name, parse_team
 from marti_ext.backends.base import SamplingParams
@@ -26,7 +27,7 @@ def run_command(options: argparse.Namespace, console: Console) -> None:
     """Run what is missing, then print and write the table. Raises UserError for bad input before anything is asked."""
     sampling = _sampling(options)
     team = parse_team(options.model, options.agents, options.base_url, options.set)
-    setups = find_setups(PAPER_SETUPS if options.setups == "paper" else options.setups.split(","))
+    setups = find_setups(options.setups)
     benchmarks = _benchmarks(options.benchmarks)
     sandbox = _sandbox(benchmarks, options.require_sandbox, console)
     loaded = [
@@ -35,30 +36,29 @@ def run_command(options: argparse.Namespace, console: Console) -> None:
     ]
     out = options.out or Path("results") / model_name(team).replace("/", "-")
     folder = EvaluationFolder(out)
-    plan = Plan(loaded, setups, range(options.seeds), options.seed, options.concurrency, options.timeout)
+    plan = EvaluationPlan(loaded, setups, range(options.seeds), options.seed, options.concurrency, options.timeout)
     speakers = Speakers(team, sampling, options.seed)
     with folder.opened():
         folder.accept(
             {"agents": identity(team), "sampling": asdict(sampling), "seed": options.seed},
             {benchmark.name: _facts(benchmark, data, options) for benchmark, data in loaded},
-            {
-                "sandbox": sandbox,
-                "endpoints": {"base_url": options.base_url},
-                "setups": {n: str(w) for n, w in setups},
-            },
+            {setup.name: setup.description for setup in setups},
+            {"sandbox": sandbox, "endpoints": {"base_url": options.base_url}, "timeout": {"seconds": options.timeout}},
         )
-        failed = run(plan, speakers, folder, options.price, console)
+        not_graded = run(plan, speakers, folder, options.price, console)
         summarise_folder(folder, console)
-    if failed:
-        say(console, f"\n{failed} tasks FAILED; the same command asks them again")
+    if not_graded:
+        say(console, f"\n{not_graded} tasks FAILED; the same command asks them again, or grades them again")
 
 
 def _sampling(options: argparse.Namespace) -> SamplingParams:
     try:
         sampling = Sampling(temperature=options.temperature, top_p=options.top_p, max_tokens=options.max_tokens)
-    except ValueError as error:
-        first = error.errors()[0]  # type: ignore[attr-defined]
-        raise UserError(f"--{first['loc'][0].replace('_', '-')}: {first['msg']} (got {first['input']})") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(
+            f"--{str(first['loc'][0]).replace('_', '-')}: {first['msg']} (got {first['input']})"
+        ) from error
     return sampling.params()
 
 

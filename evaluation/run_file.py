@@ -37,6 +37,7 @@ class EvaluationFolder:
         self,
         identity: Mapping[str, Any],
         benchmarks: Mapping[str, Mapping[str, Any]],
+        setups: Mapping[str, str],
         recorded: Mapping[str, Mapping[str, Any]],
     ) -> None:
         """Write down what is asked for. A run that is there may gain benchmarks, set-ups and seeds, not change;
@@ -44,18 +45,17 @@ class EvaluationFolder:
 
         Raises UserError naming what differs.
         """
-        written = self.read() if (self.path / RUN_FILE).exists() else {"identity": dict(identity), "benchmarks": {}}
-        now = _as_json({"identity": identity, "benchmarks": benchmarks})
-        self._compare(written["identity"], now["identity"], "")
+        now = _as_json({"identity": identity, "benchmarks": benchmarks, "recorded": {**recorded, "setups": setups}})
+        before = self.read() if (self.path / RUN_FILE).exists() else now
+        self._compare(before["identity"], now["identity"], "")
         for name, facts in now["benchmarks"].items():
-            self._compare(written["benchmarks"].get(name, facts), facts, f"{name} ")
+            self._compare(before["benchmarks"].get(name, facts), facts, f"{name} ")
+        known = before["recorded"]["setups"]
+        self._compare({name: known.get(name, text) for name, text in setups.items()}, setups, "set-up ")
         merged = {
             "identity": now["identity"],
-            "benchmarks": {**written["benchmarks"], **now["benchmarks"]},
-            "recorded": {
-                key: {**written.get("recorded", {}).get(key, {}), **values}
-                for key, values in _as_json(recorded).items()
-            },
+            "benchmarks": {**before["benchmarks"], **now["benchmarks"]},
+            "recorded": {key: {**before["recorded"].get(key, {}), **v} for key, v in now["recorded"].items()},
         }
         write_text_atomically(self.path / RUN_FILE, json.dumps(merged, indent=1, sort_keys=True) + "\n")
 
@@ -64,7 +64,9 @@ class EvaluationFolder:
         file = self.path / RUN_FILE
         try:
             values: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-            if not (isinstance(values["identity"], dict) and isinstance(values["benchmarks"], dict)):
+            if not all(isinstance(values[key], dict) for key in ("identity", "benchmarks", "recorded")):
+                raise TypeError("no mapping")
+            if not isinstance(values["recorded"]["setups"], dict):
                 raise TypeError("no mapping")
         except OSError as error:
             raise UserError(f"{file} cannot be read: give the --out folder of an evaluation") from error
@@ -83,6 +85,13 @@ class EvaluationFolder:
 
     def outcomes(self) -> list[Outcome]:
         return [outcome for group in self.groups() for outcome in group.outcomes()]
+
+    def outcomes_by_setup(self) -> dict[tuple[str, str], list[Outcome]]:
+        """{(benchmark, set-up): its outcomes}."""
+        found: dict[tuple[str, str], list[Outcome]] = {}
+        for outcome in self.outcomes():
+            found.setdefault((outcome.benchmark, outcome.setup), []).append(outcome)
+        return found
 
     def _compare(self, before: Mapping[str, Any], now: Mapping[str, Any], what: str) -> None:
         for key in sorted({*before, *now}):
@@ -120,9 +129,13 @@ class Group:
         return [_outcome(row, self.path) for row in self.rows().values()]
 
     def episodes(self) -> Iterator[tuple[Episode, Outcome]]:
-        """Every task's episode with its outcome."""
+        """Every task's episode with its outcome. Raises UserError for a line that holds none."""
         for row in self.rows().values():
-            yield episode_from_json(row["episode"]), _outcome(row, self.path)
+            outcome = _outcome(row, self.path)
+            try:
+                yield episode_from_json(row["episode"]), outcome
+            except (KeyError, IndexError, TypeError) as error:
+                raise UserError(f"{self.path}: task {outcome.task!r} has no episode ({error!r})") from error
 
 
 def _outcome(row: Mapping[str, Any], path: Path) -> Outcome:

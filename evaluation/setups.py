@@ -1,26 +1,49 @@
-"""How the team works on a task: a set-up is a workflow with its options as the papers have them."""
+"""How the team works on a task: a set-up is a workflow and its options."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from marti_ext.errors import UserError
 from marti_ext.registry import build_plugin
 from marti_ext.workflows.base import Workflow
 
-PAPER_SETUPS = ("vanilla", "consistency", "autogen", "debate")  # those of the CoMAS paper
+# Those of the CoMAS paper, with the options that they have there.
+PAPER_SETUPS: Mapping[str, Mapping[str, Any]] = {
+    "vanilla": {},
+    "consistency": {},
+    "autogen": {"forbid_code": True},
+    "debate": {},
+}
 
 
-def find_setups(names: Sequence[str]) -> list[tuple[str, Workflow]]:
-    """(name, workflow) of built-in names and of a user's own, written path/to/file.py:Class or package.module:Class.
+@dataclass(frozen=True)
+class Setup:
+    """`name` is that of its results' folder, `description` tells it from every other one."""
 
-    Raises UserError for an unknown one, naming the nearest.
+    name: str
+    workflow: Workflow
+    description: str
+
+
+def find_setups(names: str) -> list[Setup]:
+    """Of names divided by commas: built-in ones, or a user's own, written path/to/file.py:Class or module:Class.
+
+    "paper" stands for those of the CoMAS paper. Raises UserError for an unknown one, naming the nearest.
     """
-    setups = [(_folder_name(name), build_plugin("workflow", Workflow, name, {})) for name in names]  # type: ignore[type-abstract]
-    seen = [name for name, _ in setups]
-    for name in seen:
-        if seen.count(name) > 1:
-            raise UserError(f"--setups names {name!r} twice")
+    wanted = PAPER_SETUPS if names == "paper" else {name.strip(): {} for name in names.split(",")}
+    setups = [_setup(name, options) for name, options in wanted.items()]
+    _refuse_doubles(names, [setup.name for setup in setups])
     return setups
 
 
-def _folder_name(name: str) -> str:
-    return name.rpartition(":")[2]
+def _setup(reference: str, options: Mapping[str, Any]) -> Setup:
+    workflow = build_plugin("workflow", Workflow, reference, options)  # type: ignore[type-abstract]
+    own = ":" in reference
+    name = reference.rpartition(":")[2]
+    return Setup(name, workflow, f"{reference}: {workflow}" if own else str(workflow))
+
+
+def _refuse_doubles(given: str, names: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        raise UserError(f"--setups {given!r} names one twice; results are kept by the class's name")

@@ -29,17 +29,24 @@ def show(
         raise UserError(f"--status {status!r}: {nearest(status, STATUSES)}")
     folder = EvaluationFolder(run)
     folder.read()
-    groups = [g for g in folder.groups() if benchmark in (None, g.benchmark) and setup in (None, g.setup)]
+    groups = folder.groups()
+    for option, wanted, known in (
+        ("benchmark", benchmark, {group.benchmark for group in groups}),
+        ("setup", setup, {group.setup for group in groups}),
+    ):
+        if wanted is not None and wanted not in known:
+            raise UserError(f"{run} has no {option} {wanted!r}: {nearest(wanted, known)}")
     shown = 0
     for group in groups:
-        for episode, outcome in group.episodes():
-            if task in (None, outcome.task) and status in (None, _verdict(outcome)):
-                _print(episode, outcome, console)
-                shown += 1
-                if shown == count:
-                    return
+        if benchmark in (None, group.benchmark) and setup in (None, group.setup):
+            for episode, outcome in group.episodes():
+                if task in (None, outcome.task) and status in (None, _verdict(outcome)):
+                    _print(episode, outcome, console)
+                    shown += 1
+                    if shown == count:
+                        return
     if not shown:
-        raise UserError(f"{run} holds no such episode; it has {', '.join(f'{g.benchmark}/{g.setup}' for g in groups)}")
+        raise UserError(f"{run} holds no such episode: ask for another task or status")
 
 
 def _print(episode: Episode, outcome: Outcome, console: Console) -> None:

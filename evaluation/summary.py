@@ -22,11 +22,11 @@ from marti_ext.verifiers.votes import majority
 
 COLUMNS = (
     "benchmark", "setup", "measure", "tasks", "seeds", "mean %", "s.e.", "95 % interval", "std of seeds", "pass@k",
-    "maj@k", "unparsed %", "truncated %", "failed %", "timeout %", "no label", "calls", "prompt tokens",
-    "reply tokens", "tokens/reply", "seconds",
+    "maj@k", "unparsed %", "truncated %", "failed %", "timeout %", "no label", "missing", "calls",
+    "prompt tokens", "reply tokens", "tokens/reply", "seconds",
 )  # fmt: skip
 ON_SCREEN = ("benchmark", "setup", "measure", "tasks", "seeds", "mean %", "s.e.", "95 % interval", "unparsed %",
-             "truncated %", "failed %", "calls", "tokens/reply")  # fmt: skip
+             "truncated %", "failed %", "timeout %", "no label", "missing", "calls", "tokens/reply")  # fmt: skip
 
 
 def summarise_folder(folder: EvaluationFolder, console: Console) -> list[Summary]:
@@ -48,21 +48,20 @@ def summarise_folder(folder: EvaluationFolder, console: Console) -> list[Summary
 
 def summaries(folder: EvaluationFolder) -> list[Summary]:
     """One for each benchmark and set-up of a run, in their order. Raises UserError for a run without results."""
-    groups: dict[tuple[str, str], list[Outcome]] = {}
-    unlabelled: dict[str, set[str]] = {}
-    for outcome in folder.outcomes():
-        groups.setdefault((outcome.benchmark, outcome.setup), []).append(outcome)
-        if outcome.score.status == "no_label":
-            unlabelled.setdefault(outcome.benchmark, set()).add(outcome.task)
+    groups, planned = folder.outcomes_by_setup(), folder.read()["benchmarks"]
     if not groups:
         raise UserError(f"{folder.path} holds no results yet")
+    unlabelled: dict[str, set[str]] = {benchmark: set() for benchmark, _ in groups}
+    for (benchmark, _), rows in groups.items():
+        unlabelled[benchmark] |= {row.task for row in rows if row.score.status == "no_label"}
     return [
         summarise(
             rows,
-            _majorities(folder, rows, unlabelled.get(rows[0].benchmark, set())),
-            unlabelled.get(rows[0].benchmark, ()),
+            _majorities(folder, rows, unlabelled[benchmark]),
+            unlabelled[benchmark],
+            planned.get(benchmark, {}).get("tasks", 0),
         )
-        for rows in groups.values()
+        for (benchmark, _), rows in groups.items()
     ]
 
 
@@ -113,6 +112,7 @@ def _common(summary: Summary) -> dict[str, str]:
         "maj@k": ", ".join(f"{k}: {100 * value:.2f}" for k, value in summary.maj_at.items()),
         **{f"{status} %": f"{100 * rate:.1f}" for status, rate in summary.rates.items()},
         "no label": str(summary.no_label),
+        "missing": str(summary.missing),
         **{name: "" if value is None else f"{value:.1f}" for name, value in numbers.items()},
     }
 

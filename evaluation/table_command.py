@@ -26,14 +26,16 @@ def table_command(name: str, runs: Sequence[str], out: Path | None, console: Con
     about = []
     for method, folder in _runs(table, runs):
         run = EvaluationFolder(folder)
-        for summary in summaries(run):
+        found = summaries(run)
+        for summary in found:
             # The paper's rule for code, where the benchmark has it.
             measured[method, summary.setup, summary.benchmark] = summary.measures.get("any", summary.accuracy)
-        facts = run.read()
-        tasks = ", ".join(f"{b} {f['tasks']}" for b, f in facts["benchmarks"].items())
-        about.append(
-            f"{method}: {folder}; tasks: {tasks}; code by any of its blocks; sampling {facts['identity']['sampling']}"
+        tasks = ", ".join(
+            f"{s.setup} {s.benchmark} {s.tasks}" + (f" ({s.missing} results missing)" if s.missing else "")
+            for s in found
         )
+        sampling = run.read()["identity"]["sampling"]
+        about.append(f"{method}: {folder}; tasks: {tasks}; code by any of its blocks; sampling {sampling}")
     columns, rows = lines(table, measured)
     shown = Table(*columns, title=table.source)
     for row in rows:

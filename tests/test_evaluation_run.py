@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,11 @@ from evaluation.cli import main
 from evaluation.load import FIXTURES
 from evaluation.outcome import Outcome
 from evaluation.run_file import EvaluationFolder
+from evaluation.runner import grade_episode
+from evaluation.summary import summaries
 from marti_ext.records import read_rows
+from marti_ext.types import Completion, Episode, Task, Turn
+from marti_ext.verifiers.kinds import verifier_for
 
 SETUPS = ["vanilla", "consistency", "vote", "autogen", "debate"]
 CALLS = {"vanilla": 1, "consistency": 6, "vote": 5, "autogen": 5, "debate": 7}
@@ -234,6 +239,7 @@ def test_code_runs_only_behind_every_layer_if_that_is_required(
 ) -> None:
     from marti_ext.verifiers import sandbox
 
+    verifier_for("code")  # it keeps its own: only what the command asks about is another
     thin = sandbox.Sandbox(layers=frozenset({"limits"}))
     monkeypatch.setattr(sandbox, "SANDBOX", thin)
     try:
@@ -246,3 +252,81 @@ def test_code_runs_only_behind_every_layer_if_that_is_required(
         assert "seccomp missing: switched off" in (tmp_path / "out/summary.md").read_text()
     finally:
         thin.close()
+
+
+def test_a_set_up_of_the_same_name_but_another_kind_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = """
+from dataclasses import dataclass
+from marti_ext.workflows.vanilla import Vanilla
+
+@dataclass(frozen=True)
+class Mine(Vanilla):
+    \"\"\"As vanilla.\"\"\"
+"""
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text(code)
+    options = ["--model", "gold", "--benchmarks", "gsm8k", "--setups"]
+    assert run(tmp_path / "out", *options, f"{tmp_path}/a.py:Mine") == 0
+    assert {o.setup for o in outcomes(tmp_path / "out")} == {"Mine"}
+    assert run(tmp_path / "out", *options, f"{tmp_path}/b.py:Mine") == 2
+    assert "set-up Mine = " in capsys.readouterr().err
+    # The paper's AutoGen forbids code; the same name with other options would mix two set-ups.
+    assert run(tmp_path / "out", *options, "autogen") == 0
+    assert run(tmp_path / "out", *options, "paper") == 2
+    assert "forbid_code=False" in capsys.readouterr().err
+
+
+def test_what_overran_its_deadline_is_asked_again_and_what_could_not_be_graded_is_graded_again(tmp_path: Path) -> None:
+    options = ["--model", "gold", "--benchmarks", "gsm8k,humaneval"]
+    assert run(tmp_path, *options, "--timeout", "1e-9") == 0
+    assert {o.score.status for o in outcomes(tmp_path)} == {"timeout"}
+    assert run(tmp_path, *options) == 0
+    assert {o.score.value for o in outcomes(tmp_path)} == {1.0}
+    group = EvaluationFolder(tmp_path).group("humaneval", "vanilla", 0)
+    episode, outcome = next(group.episodes())
+    failed = {measure: replace(score, value=0.0, status="failed") for measure, score in outcome.scores.items()}
+    group.append(episode, replace(outcome, scores=failed))
+    assert [o.score.status for o in group.outcomes()].count("failed") == 1
+    assert run(tmp_path, "--model", "gold", "--benchmarks", "humaneval") == 0
+    assert {o.score.value for o in group.outcomes()} == {1.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "cut", "status", "value"),
+    [
+        ("\\boxed{26}", True, "ok", 1.0),
+        ("It is 26 and", True, "truncated", 0.0),  # right only by chance
+        ("It is 27 and", True, "truncated", 0.0),
+        ("The answer is 26.", False, "ok", 1.0),
+        ("I am not sure", True, "truncated", 0.0),
+        ("I am not sure", False, "unparsed", 0.0),
+    ],
+)
+def test_a_number_of_a_cut_reply_stands_in_for_no_answer(text: str, cut: bool, status: str, value: float) -> None:
+    task = Task("t", "?", "26")
+    turn = Turn("a", "a", "solution", 0, (), Completion(text, "length" if cut else "stop"), text=text)
+    score = grade_episode(BENCHMARKS["gsm8k"], "vanilla", 0, Episode(task, turns=[turn], answer=text)).score
+    assert (score.status, score.value) == (status, value)
+
+
+def test_an_unfinished_run_says_what_is_missing(tmp_path: Path) -> None:
+    assert run(tmp_path, "--model", "gold", "--benchmarks", "gsm8k") == 0
+    file = tmp_path / "gsm8k/vanilla/seed-0.jsonl"
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:3]))
+    [summary] = summaries(EvaluationFolder(tmp_path))
+    assert (summary.tasks, summary.missing) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [(["--benchmark", "gsm8"], "did you mean 'gsm8k'?"), (["--status", "rong"], "did you mean 'wrong'?"),
+     (["--task", "none"], "no such episode")],
+)  # fmt: skip
+def test_show_names_what_is_not_there(
+    options: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, "--model", "gold", "--benchmarks", "gsm8k") == 0
+    assert main(["show", str(tmp_path), *options]) == 2
+    assert words in capsys.readouterr().err

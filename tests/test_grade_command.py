@@ -84,6 +84,12 @@ def test_programs_are_graded_by_the_columns_of_their_task_or_by_its_id(name: str
             ["--benchmark", "mmlu", "--data-dir", str(FIXTURES)],
             "mmlu has no task 'nope'",
         ),
+        ({"task": {"a": 1}, "reply": "x"}, ["--benchmark", "humaneval"], "line 1: no column 'id'"),
+        (
+            {"id": 1, "task": "a", "reply": "x"},
+            ["--benchmark", "mmlu", "--data-dir", str(FIXTURES)],
+            "has no task '1'",
+        ),
         ({"id": 1, "gold": "4", "pred": "4"}, [], "give either --verifier or --benchmark"),
     ],
 )

@@ -216,9 +216,14 @@ def test_costs_are_means_over_rows() -> None:
     assert (summary.reply_length, summary.seconds) == (6, 1)  # 36 tokens in 6 calls
 
 
-def test_unknown_token_counts_stay_unknown() -> None:
-    summary = summarise([outcome("a"), outcome("b", prompt_tokens=None, reply_tokens=None)])
-    assert (summary.prompt_tokens, summary.reply_tokens, summary.reply_length) == (None, None, None)
+def test_token_counts_are_means_over_the_rows_that_have_them() -> None:
+    counted, failed = outcome("a"), outcome("b", prompt_tokens=None, reply_tokens=None)
+    alone, both = summarise([counted]), summarise([counted, failed])
+    assert alone.reply_tokens is not None
+    assert (both.prompt_tokens, both.reply_tokens) == (alone.prompt_tokens, alone.reply_tokens)
+    assert both.reply_length == alone.reply_length
+    unknown = summarise([failed])
+    assert (unknown.prompt_tokens, unknown.reply_tokens, unknown.reply_length) == (None, None, None)
     assert summarise([outcome("a", calls=0, reply_tokens=0)]).reply_length is None
 
 

@@ -5,7 +5,7 @@ import string
 from collections import Counter
 from collections.abc import Mapping
 
-from marti_ext.types import Score, Task
+from marti_ext.types import Score, ScoreStatus, Task
 from marti_ext.verifiers.base import Verifier
 from marti_ext.verifiers.qa import ascii_dashes, gold_answers, short_answer
 
@@ -18,7 +18,7 @@ class HotpotQAVerifier(Verifier):
     """`f1` over the multiset of words, and `em`; the best of the alternatives of the label, which bars divide.
 
     Differs from the official script in that an empty answer is never right, and answers of nothing but articles are
-    compared with them. Status: "no_label", "truncated", "unparsed" (no short answer), "ok".
+    compared with them. Status: "no_label" (no word in it), "truncated", "unparsed" (no short answer), "ok".
     """
 
     measure = "f1"
@@ -27,11 +27,11 @@ class HotpotQAVerifier(Verifier):
         return self.grade(task, text)["f1"]
 
     def grade(self, task: Task, text: str) -> Mapping[str, Score]:
-        golds = [" ".join(spans) for spans in gold_answers(task)]
+        golds = [gold for spans in gold_answers(task) if words(gold := " ".join(spans))]
         answer = short_answer(text)
         if not golds or answer is None or not words(answer):
-            status = "no_label" if not golds else "truncated" if answer is None else "unparsed"
-            return dict.fromkeys(("f1", "em"), Score(0.0, answer or "", status))  # type: ignore[arg-type]
+            status: ScoreStatus = "no_label" if not golds else "truncated" if answer is None else "unparsed"
+            return dict.fromkeys(("f1", "em"), Score(0.0, answer or "", status))
         return {
             "f1": Score(max(_f1(gold, answer) for gold in golds), answer),
             "em": Score(float(any(words(gold) == words(answer) for gold in golds)), answer),

@@ -14,7 +14,7 @@ from marti_ext.verifiers.math.normalise import MAX_LENGTH, key, normalise, plain
 
 Source = Literal["box", "marker", "phrase", "whole", "last", "none", "cut"]
 
-_BRACE = re.compile(r"\\+(?:boxed|fbox)\s*\{|\\+[{}]|[{}]")
+_BRACE = re.compile(r"(?<!\\)\\+(?:(?:boxed|fbox)\s*\{|[{}])|[{}]")
 _BARE_BOX = re.compile(r"\\boxed\s*(-?\d+(?:\.\d+)?)")
 _PHRASE = re.compile(r"answer\s{0,3}(?:is|:|=)\s{0,3}:?", re.IGNORECASE)
 _BETWEEN_BOXES = re.compile(

@@ -10,7 +10,7 @@ relative and to their last digit, everything else exactly. Functions are equal i
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from marti_ext.types import Score, Task
@@ -57,8 +57,8 @@ class MathVerifier(Verifier):
 
     def grade(self, task: Task, text: str) -> Mapping[str, Score]:
         """`accuracy`, and, where boxes are not required, also `boxed`: what it would be if they were."""
-        strict = {} if self.require_box else {"boxed": replace(self, require_box=True).verify(task, text)}
-        return {self.measure: self.verify(task, text)} | strict
+        score = self.verify(task, text)
+        return {self.measure: score} | ({} if self.require_box else {"boxed": if_boxed(score, text)})
 
     def read(self, task: Task, text: str) -> str:
         """The answer, boxed or not."""
@@ -67,6 +67,13 @@ class MathVerifier(Verifier):
 
     def agree(self, task: Task, one: str, other: str) -> bool:
         return equivalent(gold=one, pred=other, timeout=self.timeout)
+
+
+def if_boxed(score: Score, text: str) -> Score:
+    """What the score of a text would be if only boxes counted."""
+    if score.status == "no_label" or find_answer(text, require_box=False).source in ("box", "cut"):
+        return score
+    return Score(0.0, status="unparsed")
 
 
 def equivalent(*, gold: str, pred: str, timeout: float = DEFAULT_TIMEOUT) -> bool:
