@@ -19,7 +19,7 @@ import pytest
 
 from marti_ext.verifiers.sandbox import ALL_LAYERS, SANDBOX, Limits, Sandbox, Verdict
 
-DATA = Path("/work/shared/data")
+DATA = Path(__file__).parents[2] / "shared" / "data"
 SQUARE = "def f(x):\n    return x * x\n"
 
 

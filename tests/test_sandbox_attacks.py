@@ -325,7 +325,7 @@ READS = f"""
 import glob, os
 PLACES = ["/etc/passwd", "/etc/shadow", "/root/.bashrc", "/proc/1/environ", "/proc/self/environ",
           "/proc/self/maps", "/proc/self/mem", "/proc/version", "/sys/kernel/uevent_seqnum", "/home", "/dev/shm",
-          "/work/shared/design.md", "/", "/root",
+          "/", "/root",
           {str(REPO / "README.md")!r}, {str(REPO / "marti_ext")!r}, {str(REPO / ".git/config")!r}, {__file__!r}]
 def f():
     done = []

