@@ -56,6 +56,10 @@ def _named(agents: str) -> dict[str, str]:
 
 def _source(name: str, model: str, base_url: str | None, settings: Mapping[str, Any]) -> Source:
     if model in SCRIPTED and base_url is None and not Path(model).exists():
+        if settings:
+            raise UserError(
+                f"--set {next(iter(settings))}: agent {name!r} replies from the answers and has no settings"
+            )
         return TypeAdapter(ScriptedModel).validate_python(model)
     values: dict[str, Any] = {"backend": "hf", "model": model}
     if base_url is not None:

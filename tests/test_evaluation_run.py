@@ -82,6 +82,7 @@ def test_a_second_run_asks_nothing_and_further_setups_are_added(tmp_path: Path) 
         (["--benchmarks", "gsm8k", "--agents", "a=gold"], "give either --model M or --agents"),
         (["--benchmarks", "gsm8k", "--temperature", "-1"], "--temperature"),
         (["--benchmarks", "gsm8k", "--set", "nonsense"], "write key.path=value"),
+        (["--benchmarks", "gsm8k", "--set", "device=cpu"], "has no settings"),
     ],
 )
 def test_wrong_options_give_one_line_that_names_the_fix(
