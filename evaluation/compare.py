@@ -27,6 +27,10 @@ def compare_command(first: str, second: Path, out: Path | None, console: Console
         row = (found.benchmark, found.setup, str(found.tasks), str(found.only_first), str(found.only_second), p)
         table.add_row(*row, found.verdict)
     show_table(console, table)
+    for side in (EvaluationFolder(Path(first)), EvaluationFolder(second)):
+        failed = sum(outcome.score.status in ("failed", "timeout") for outcome in side.outcomes())
+        if failed:
+            say(console, f"{side.path}: {failed} tasks failed and count as wrong; run it again before you compare")
     for found in comparisons:
         if found.unpaired:
             say(console, f"{found.benchmark} {found.setup}: {found.unpaired} tasks of one run alone are left out")

@@ -1,6 +1,7 @@
 """`python -m evaluation grade`: stored replies, graded without a model and without a network."""
 
 import json
+import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -38,6 +39,8 @@ def grade_file(
     """
     if (kind is None) == (benchmark is None):
         raise UserError("give either --verifier or --benchmark")
+    if out.is_dir() or not out.absolute().parent.is_dir():
+        raise UserError(f"--out {out} must be a file in a folder that is there")
     if out.resolve() == file.resolve():
         raise UserError(f"--out {out} is the file with the replies: choose another")
     if kind is not None and data_dir is not None:
@@ -90,13 +93,28 @@ def _plain_task(row: Row, kind: str) -> Task:
     """The gold answer is text, a number, or a list of alternatives (each a text, or a list of spans)."""
     gold = row.value("gold")
     further = {key: value for key, value in row.columns.items() if key not in ("id", "gold", "pred")}
+    answers = gold if isinstance(gold, list) else further.get("answers")
+    if answers is not None:
+        further["answers"] = _alternatives(row, answers)
     if isinstance(gold, list):
-        answers = [[str(s) for s in spans] if isinstance(spans, list) else [str(spans)] for spans in gold]
-        further["answers"] = answers
-        gold = "|".join(", ".join(spans) for spans in answers)
-    if isinstance(gold, bool | dict):
-        raise UserError(f"{row.place}: gold is {gold!r:.80}: give text, a number or a list")
-    return Task(str(row.value("id")), "", str(gold), kind, further)
+        gold = "|".join(", ".join(spans) for spans in further["answers"])
+    if not isinstance(further.get("choices", []), list):
+        raise UserError(f"{row.place}: choices is {further['choices']!r:.80}: give a list")
+    return Task(str(row.value("id")), "", _plain(row, gold), kind, further)
+
+
+def _alternatives(row: Row, answers: Any) -> list[list[str]]:
+    if not isinstance(answers, list):
+        raise UserError(f"{row.place}: answers is {answers!r:.80}: give a list of texts, or of lists of texts")
+    return [[_plain(row, span) for span in (spans if isinstance(spans, list) else [spans])] for spans in answers]
+
+
+def _plain(row: Row, value: Any) -> str:
+    """Text or a number as text."""
+    finite = isinstance(value, str) or (isinstance(value, int | float) and math.isfinite(value))
+    if isinstance(value, bool) or not finite:
+        raise UserError(f"{row.place}: {value!r:.80} is no answer: give text, a number or a list")
+    return str(value)
 
 
 def _code_task(row: Row, kind: str) -> Task:

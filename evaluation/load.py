@@ -52,11 +52,11 @@ def load_benchmark(
 
 def _told_apart(tasks: Iterable[Task]) -> list[Task]:
     """The tasks, with a number behind the id of one that says what another has said: MMLU asks 27 questions twice."""
-    said: Counter[tuple[str, str]] = Counter()
+    said: Counter[tuple[str, str, str]] = Counter()
     apart = []
     for task in tasks:
-        said[task.id, task.prompt] += 1
-        count = said[task.id, task.prompt]
+        said[task.id, task.prompt, task.label] += 1
+        count = said[task.id, task.prompt, task.label]
         apart.append(replace(task, id=f"{task.id}-{count}") if count > 1 else task)
     return apart
 

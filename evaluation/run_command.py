@@ -46,7 +46,9 @@ def run_command(options: argparse.Namespace, console: Console) -> None:
             {"sandbox": sandbox, "endpoints": {"base_url": options.base_url}, "timeout": {"seconds": options.timeout}},
         )
         not_graded = run(plan, speakers, folder, options.price, console)
-        summarise_folder(folder, console)
+        found = summarise_folder(folder, console)
+    if all(summary.rates["failed"] == 1 for summary in found):
+        raise UserError(f"every task failed: `show {out} --status failed` says why; the same command asks them again")
     if not_graded:
         say(console, f"\n{not_graded} tasks FAILED; the same command asks them again, or grades them again")
 

@@ -2,19 +2,24 @@
 
 import fcntl
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from evaluation.outcome import Outcome
 from marti_ext.errors import UserError
 from marti_ext.records import append_rows, episode_from_json, episode_to_json, read_rows, write_text_atomically
 from marti_ext.run_folder import writable
-from marti_ext.types import Episode, Score
+from marti_ext.types import Episode
 
 RUN_FILE = "run.json"
+_GROUP_FILE = re.compile(r"seed-(0|[1-9][0-9]*)\.jsonl")
+_OUTCOME = TypeAdapter(Outcome)
 
 
 class EvaluationFolder:
@@ -46,6 +51,10 @@ class EvaluationFolder:
         Raises UserError naming what differs.
         """
         now = _as_json({"identity": identity, "benchmarks": benchmarks, "recorded": {**recorded, "setups": setups}})
+        if not (self.path / RUN_FILE).exists() and (groups := self.groups()):
+            raise UserError(
+                f"--out {str(self.path)!r} holds {groups[0].path} but no {RUN_FILE}: choose another folder"
+            )
         before = self.read() if (self.path / RUN_FILE).exists() else now
         self._compare(before["identity"], now["identity"], "")
         for name, facts in now["benchmarks"].items():
@@ -66,7 +75,7 @@ class EvaluationFolder:
             values: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
             if not all(isinstance(values[key], dict) for key in ("identity", "benchmarks", "recorded")):
                 raise TypeError("no mapping")
-            if not isinstance(values["recorded"]["setups"], dict):
+            if not all(isinstance(v, dict) for v in (values["recorded"]["setups"], *values["benchmarks"].values())):
                 raise TypeError("no mapping")
         except OSError as error:
             raise UserError(f"{file} cannot be read: give the --out folder of an evaluation") from error
@@ -79,8 +88,8 @@ class EvaluationFolder:
 
     def groups(self) -> list["Group"]:
         """All that have results, by name and seed."""
-        found = (p for p in self.path.glob("*/*/seed-*.jsonl") if p.stem.removeprefix("seed-").isdigit())
-        groups = [self.group(p.parts[-3], p.parts[-2], int(p.stem.removeprefix("seed-"))) for p in found]
+        found = ((p, _GROUP_FILE.fullmatch(p.name)) for p in self.path.glob("*/*/seed-*.jsonl"))
+        groups = [self.group(p.parts[-3], p.parts[-2], int(name[1])) for p, name in found if name]
         return sorted(groups, key=lambda g: (g.benchmark, g.setup, g.seed))
 
     def outcomes(self) -> list[Outcome]:
@@ -140,11 +149,15 @@ class Group:
 
 def _outcome(row: Mapping[str, Any], path: Path) -> Outcome:
     try:
-        scores = {s["measure"]: Score(**{k: v for k, v in s.items() if k != "measure"}) for s in row["scores"]}
-        values = {name: row[name] for name in Outcome.__dataclass_fields__ if name != "scores"}
-        return Outcome(**values, scores=scores)
-    except (KeyError, TypeError) as error:
-        raise UserError(f"{path}: a line is no result ({type(error).__name__}: {error})") from error
+        scores = {score["measure"]: {k: v for k, v in score.items() if k != "measure"} for score in row["scores"]}
+        values = {field.name: row[field.name] for field in fields(Outcome) if field.name != "scores"}
+        outcome = _OUTCOME.validate_python({**values, "scores": scores})
+        if not scores or not all(0 <= score.value <= 1 for score in outcome.scores.values()):
+            raise ValueError("scores must be there and from 0 to 1")
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"{path}: the line of task {row.get('task')!r} is no result ({reason}); remove it") from error
+    return outcome
 
 
 def _as_json(value: Any) -> Any:

@@ -19,7 +19,7 @@ from evaluation.team import Speakers
 from marti_ext.errors import UserError
 from marti_ext.rollout import run_episodes
 from marti_ext.seeds import derive_seed
-from marti_ext.types import Episode, Score, Task
+from marti_ext.types import Episode, FinishReason, Score, Task
 from marti_ext.workflows.base import Workflow
 
 PATIENCE = 20  # failed episodes in a row after which an endpoint counts as dead
@@ -162,7 +162,9 @@ def grade_episode(benchmark: Benchmark, setup: str, seed: int, episode: Episode)
     scores = dict(benchmark.verifier.grade(episode.task, episode.answer if episode.status == "ok" else ""))
     if episode.status != "ok":
         scores = {measure: Score(0.0, status=episode.status) for measure in scores}
-    elif _is_cut(episode):
+    elif _ended(episode, "error"):  # the endpoint gave no reply, or withheld it
+        scores = {measure: Score(0.0, status="failed") for measure in scores}
+    elif _ended(episode, "length", "context_overflow"):
         stands_in = "boxed" in scores and scores["boxed"].status == "unparsed"
         scores = {
             measure: replace(score, value=0.0, status="truncated")
@@ -185,12 +187,9 @@ def grade_episode(benchmark: Benchmark, setup: str, seed: int, episode: Episode)
     )
 
 
-def _is_cut(episode: Episode) -> bool:
-    """Whether the reply that became the answer ran into a limit."""
-    return any(
-        turn.text == episode.answer and turn.completion.finish_reason in ("length", "context_overflow")
-        for turn in episode.turns
-    )
+def _ended(episode: Episode, *reasons: FinishReason) -> bool:
+    """Whether the reply that became the answer ended for one of these reasons."""
+    return any(turn.text == episode.answer and turn.completion.finish_reason in reasons for turn in episode.turns)
 
 
 def _sum(counts: Sequence[int | None]) -> int | None:

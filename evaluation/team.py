@@ -1,5 +1,6 @@
 """Who answers: from `--model` and `--agents` to agents."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -48,6 +49,8 @@ def _named(agents: str) -> dict[str, str]:
         name, equals, model = item.strip().partition("=")
         if not (name and equals and model):
             raise UserError(f"--agents {agents!r}: write a=MODEL,b=MODEL")
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
+            raise UserError(f"--agents: name {name!r}: use 1 to 64 letters, digits, '_' or '-'")
         if name in named:
             raise UserError(f"--agents names {name!r} twice; each agent needs its own name")
         named[name] = model

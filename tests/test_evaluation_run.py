@@ -331,3 +331,46 @@ def test_show_names_what_is_not_there(
     assert run(tmp_path, "--model", "gold", "--benchmarks", "gsm8k") == 0
     assert main(["show", str(tmp_path), *options]) == 2
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b'"scores": [{', b'"scores": [], "old": [{'),
+        (b'"value": 1.0', b'"value": 7.0'),
+        (b'"value": 1.0', b'"value": "x"'),
+        (b'"status": "ok", "value"', b'"status": "zzz", "value"'),
+        (b'"calls": 1', b'"call": 1'),
+    ],
+)
+def test_a_line_that_is_no_result_is_named(
+    before: bytes, after: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, "--model", "gold", "--benchmarks", "gsm8k") == 0
+    file = tmp_path / "gsm8k/vanilla/seed-0.jsonl"
+    assert before in file.read_bytes()
+    file.write_bytes(file.read_bytes().replace(before, after, 1))
+    assert run(tmp_path, "--model", "gold", "--benchmarks", "gsm8k") == 2
+    assert "seed-0.jsonl: the line of task" in capsys.readouterr().err
+
+
+def test_results_without_their_run_file_are_nobodys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, "--model", "gold", "--benchmarks", "gsm8k") == 0
+    (tmp_path / "run.json").unlink()
+    assert run(tmp_path, "--model", "wrong", "--benchmarks", "gsm8k") == 2
+    assert "but no run.json" in capsys.readouterr().err
+    (tmp_path / "run.json").write_text('{"identity": {}, "benchmarks": {"gsm8k": 5}, "recorded": {"setups": {}}}')
+    assert main(["table", "comas-table1", f"Untrained={tmp_path}"]) == 2
+    assert "is not what an evaluation wrote" in capsys.readouterr().err
+
+
+def test_a_reply_that_was_withheld_is_failed_and_a_run_of_failures_is_no_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    with serve(Endpoint(answers=[reply("", "content_filter", usage={"prompt_tokens": -5})])) as state:
+        options = ["--model", "m", "--base-url", state.url, "--benchmarks", "gsm8k"]
+        assert run(tmp_path, *options) == 2
+    assert "every task failed" in capsys.readouterr().err
+    assert {o.score.status for o in outcomes(tmp_path)} == {"failed"}
+    assert {o.prompt_tokens for o in outcomes(tmp_path)} == {None}

@@ -74,6 +74,10 @@ def test_programs_are_graded_by_the_columns_of_their_task_or_by_its_id(name: str
         ({"id": 1, "pred": "4"}, ["--verifier", "math"], "line 1: no column 'gold'"),
         ({"id": 1, "gold": "4"}, ["--verifier", "math"], "line 1: no column 'pred'; the row has 'id', 'gold'"),
         ({"id": 1, "gold": {"a": 1}, "pred": "4"}, ["--verifier", "math"], "give text, a number or a list"),
+        ({"id": 1, "gold": [None], "pred": "None"}, ["--verifier", "drop"], "None is no answer"),
+        ({"id": 1, "gold": float("inf"), "pred": "inf"}, ["--verifier", "drop"], "inf is no answer"),
+        ({"id": 1, "gold": "x", "answers": 5, "pred": "5"}, ["--verifier", "drop"], "answers is 5"),
+        ({"id": 1, "gold": "A", "choices": 5, "pred": "A"}, ["--verifier", "choice"], "choices is 5"),
         (
             {"id": 1, "task": {"question": "?"}, "reply": "x"},
             ["--verifier", "code"],

@@ -6,7 +6,7 @@ from marti_ext.types import Task
 
 
 class GSM8K(MathBenchmark):
-    """The label is the row's rationale, which ends in `#### 18`."""
+    """The label is the row's rationale, which ends in `#### 18`; one without the mark is none."""
 
     name = "gsm8k"
     hub = "openai/gsm8k"
@@ -14,4 +14,5 @@ class GSM8K(MathBenchmark):
     paper_size = 500
 
     def task(self, row: Row) -> Task:
-        return self.math_task(row.text("question"), row.text("answer"))
+        answer = row.text("answer")
+        return self.math_task(row.text("question"), answer if "####" in answer else "")

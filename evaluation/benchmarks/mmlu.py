@@ -15,9 +15,11 @@ class MMLU(ChoiceBenchmark):
     paper_size = 500
 
     def task(self, row: Row) -> Task:
-        choices = [str(choice) for choice in row.items("choices")]
+        choices = row.items("choices")
+        if not all(isinstance(choice, str) for choice in choices):
+            raise UserError(f"{row.place}: choices must be texts, found {choices!r:.80}")
         answer = row.value("answer")
-        if not isinstance(answer, int) or not 0 <= answer < len(choices):
+        if not isinstance(answer, int) or isinstance(answer, bool) or not 0 <= answer < len(choices):
             raise UserError(
                 f"{row.place}: answer must be the place of one of {len(choices)} choices, found {answer!r}"
             )

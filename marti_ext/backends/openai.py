@@ -194,8 +194,15 @@ def _completion(reply: ChatCompletion) -> Completion:
     text = choice.message.content or ""
     if choice.finish_reason == "length" and not text and reply.usage and reply.usage.completion_tokens == 0:
         return Completion("", "context_overflow")  # some servers answer so where the prompt leaves no room
-    usage = (reply.usage.prompt_tokens, reply.usage.completion_tokens) if reply.usage else None
-    return Completion(text, FINISH_REASONS.get(choice.finish_reason, "error"), usage=usage)
+    return Completion(text, FINISH_REASONS.get(choice.finish_reason, "error"), usage=_usage(reply))
+
+
+def _usage(reply: ChatCompletion) -> tuple[int, int] | None:
+    """Prompt and reply tokens; None where the server counts none, or what it says is no count."""
+    if not reply.usage:
+        return None
+    prompt, words = reply.usage.prompt_tokens, reply.usage.completion_tokens
+    return (prompt, words) if all(type(n) is int and n >= 0 for n in (prompt, words)) else None
 
 
 def _is_overflow(error: Exception) -> bool:
