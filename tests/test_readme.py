@@ -50,13 +50,20 @@ def test_nothing_in_the_readme_waits_to_be_filled_in() -> None:
 
 def test_every_file_and_command_that_the_readme_names_is_there() -> None:
     tree = README.split("## Where a thing lives")[1].split("```")[1]
-    for name in re.findall(r"^  (\w+(?:/|\.py))", tree, re.MULTILINE):
-        assert (ROOT / "marti_ext" / name).exists(), name
+    folder = ""
+    for line in tree.splitlines():
+        if top := re.match(r"(\w+)/", line):
+            folder = top[1]
+        elif name := re.match(r"  (\w+(?:/|\.py))", line):
+            assert (ROOT / folder / name[1]).exists(), name[1]
     for path in (
         "examples/quickstart.sh",
+        "examples/evaluate.sh",
         "tests/run.sh",
         "configs/comas/quickstart.yaml",
         "tests/benchmarks/rollout.py",
+        "tests/benchmarks/grading.py",
+        "tests/benchmarks/sandbox.py",
     ):
         assert path in README
         assert (ROOT / path).exists()
@@ -65,6 +72,6 @@ def test_every_file_and_command_that_the_readme_names_is_there() -> None:
 def test_the_project_names_no_place_of_one_machine() -> None:
     own = Path(__file__)
     for path in ROOT.rglob("*"):
-        hidden = any(part.startswith(".") or part in ("runs", "models") for part in path.relative_to(ROOT).parts)
+        hidden = any(part.startswith(".") or part in ("runs", "models", "results") for part in path.relative_to(ROOT).parts)
         if path.suffix in (".py", ".md", ".sh", ".yaml", ".toml") and not hidden and path != own:
             assert not re.search(r"(?<![\w.])/(home|root|work)/", path.read_text()), path

@@ -323,7 +323,7 @@ def test_no_daemon_stays(sandbox: Sandbox) -> None:
 
 READS = f"""
 import glob, os
-PLACES = ["/etc/passwd", "/etc/shadow", "/root/.bashrc", "/proc/1/environ", "/proc/self/environ",
+PLACES = ["/etc/passwd", "/etc/shadow", "/proc/1/environ", "/proc/self/environ",
           "/proc/self/maps", "/proc/self/mem", "/proc/version", "/sys/kernel/uevent_seqnum", "/home", "/dev/shm",
           "/", "/root",
           {str(REPO / "README.md")!r}, {str(REPO / "marti_ext")!r}, {str(REPO / ".git/config")!r}, {__file__!r}]
