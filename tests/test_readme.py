@@ -72,6 +72,7 @@ def test_every_file_and_command_that_the_readme_names_is_there() -> None:
 def test_the_project_names_no_place_of_one_machine() -> None:
     own = Path(__file__)
     for path in ROOT.rglob("*"):
-        hidden = any(part.startswith(".") or part in ("runs", "models", "results") for part in path.relative_to(ROOT).parts)
+        made = ("runs", "models", "results")
+        hidden = any(part.startswith(".") or part in made for part in path.relative_to(ROOT).parts)
         if path.suffix in (".py", ".md", ".sh", ".yaml", ".toml") and not hidden and path != own:
             assert not re.search(r"(?<![\w.])/(home|root|work)/", path.read_text()), path
