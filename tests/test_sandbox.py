@@ -487,7 +487,7 @@ from marti_ext.verifiers.sandbox import Limits, Sandbox
 sandbox = Sandbox(1)
 print(sandbox.in_force()["namespaces"])
 print(sandbox.run_tests("def f(x): return x * x", "assert f(2) == 4"))
-print(sandbox.run_tests("import os\\ndef f(x): os.listdir('/root/..')\\nos.kill(-1, 9)", "assert f(2) == 4"))
+print(sandbox.run_tests("import os\\ndef f(x): os.listdir('/etc/..')\\nos.kill(-1, 9)", "assert f(2) == 4"))
 print(sandbox.run_tests("def f(x): return [open(p, 'w') for p in ['/a', '/usr/a']]", "assert f(2) == 4"))
 """
 
