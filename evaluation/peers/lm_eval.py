@@ -20,7 +20,7 @@ from rich.progress import track
 from evaluation.peers.verdict import Verdict, agreement_table, agreements
 from evaluation.run_file import EvaluationFolder
 from marti_ext.errors import UserError
-from marti_ext.progress import say
+from marti_ext.progress import say, show_table
 from marti_ext.records import write_text_atomically
 from marti_ext.types import Score, Task
 
@@ -99,7 +99,7 @@ def compare_run(folder: EvaluationFolder, out: Path | None, console: Console) ->
         raise UserError(f"{folder.path} holds no graded replies to {', '.join(GRADERS)}")
     verdicts = list(track(compare(replies), "asking lm_eval", _count(replies), console=console, transient=True))
     apart = [verdict for verdict in verdicts if not verdict.agree]
-    console.print(agreement_table(agreements(verdicts)))
+    show_table(console, agreement_table(agreements(verdicts)))
     if out is not None:
         write_text_atomically(out, "".join(json.dumps(verdict.line()) + "\n" for verdict in apart))
         say(console, f"{len(apart)} disagreements: {out}")
