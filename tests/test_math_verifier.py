@@ -272,7 +272,7 @@ def test_an_equation_with_a_false_left_side_is_no_answer(pred: str) -> None:
         ("math500", 500),
         ("math_train_level45_600", 600),
         ("aime_2024", 30),
-    ],  # fmt: skip
+    ],
 )
 def test_every_benchmark_answer_is_right_against_itself(name: str, rows: int) -> None:
     labels = [json.loads(line)["answer"] for line in (SHARED / f"data/{name}.jsonl").read_text().splitlines()]
