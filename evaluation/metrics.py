@@ -101,11 +101,11 @@ def summarise(
         pass_at=_pass_at(_values(labelled, main)),
         maj_at=maj_at or {},
         rates={status: statuses[status] / len(outcomes) for status in NOT_GRADED},
-        calls=_mean([row.calls for row in outcomes]),
-        prompt_tokens=_mean(prompts) if prompts else None,
-        reply_tokens=_mean([tokens for tokens, _ in replies]) if replies else None,
+        calls=exact_mean([row.calls for row in outcomes]),
+        prompt_tokens=exact_mean(prompts) if prompts else None,
+        reply_tokens=exact_mean([tokens for tokens, _ in replies]) if replies else None,
         reply_length=sum(tokens for tokens, _ in replies) / calls if calls else None,
-        seconds=_mean([row.seconds for row in outcomes]),
+        seconds=exact_mean([row.seconds for row in outcomes]),
     )
 
 
@@ -138,14 +138,14 @@ def estimate(rows: Sequence[Outcome], measure: str) -> Estimate:
         by_seed[row.seed].append(row.scores[measure].value)
     if not rows:
         return Estimate(math.nan, math.nan, math.nan, math.nan, None)
-    mean, error = _mean([row.scores[measure].value for row in rows]), clustered_error(by_task)
+    mean, error = exact_mean([row.scores[measure].value for row in rows]), clustered_error(by_task)
     if _is_binary(by_task):
         low, high = wilson(mean, _effective_size(mean, error, len(by_task), len(rows)))
     elif math.isnan(error):
         low, high = 0.0, 1.0
     else:
         low, high = max(0.0, mean - Z * error), min(1.0, mean + Z * error)
-    return Estimate(mean, error, low, high, _std([_mean(values) for values in by_seed.values()]))
+    return Estimate(mean, error, low, high, _std([exact_mean(values) for values in by_seed.values()]))
 
 
 def _effective_size(mean: float, error: float, tasks: int, rows: int) -> float:
@@ -166,7 +166,7 @@ def clustered_error(by_task: ByTask) -> float:
     tasks, size = len(by_task), sum(len(values) for values in by_task.values())
     if tasks < 2:
         return math.nan
-    mean = _mean([value for values in by_task.values() for value in values])
+    mean = exact_mean([value for values in by_task.values() for value in values])
     squares = math.fsum(math.fsum(value - mean for value in values) ** 2 for values in by_task.values())
     return math.sqrt(tasks / (tasks - 1) * squares) / size
 
@@ -198,7 +198,7 @@ def maj_at_k(winners: Sequence[float | None]) -> float:
     """
     if not winners:
         raise ValueError("maj@k is not defined without tasks")
-    return _mean([value or 0.0 for value in winners])
+    return exact_mean([value or 0.0 for value in winners])
 
 
 def _pass_at(by_task: ByTask) -> dict[int, float]:
@@ -207,7 +207,7 @@ def _pass_at(by_task: ByTask) -> dict[int, float]:
     counts = [(len(values), round(sum(values))) for values in by_task.values()]
     most = min((n for n, _ in counts), default=0)
     ks = sorted({2**power for power in range(1, most.bit_length())} | {most} - {0, 1})
-    return {k: _mean([pass_at_k(n, c, k) for n, c in counts]) for k in ks}
+    return {k: exact_mean([pass_at_k(n, c, k) for n, c in counts]) for k in ks}
 
 
 def _values(rows: Iterable[Outcome], measure: str) -> dict[str, list[float]]:
@@ -221,7 +221,7 @@ def _is_binary(by_task: ByTask) -> bool:
     return all(value in (0, 1) for values in by_task.values() for value in values)
 
 
-def _mean(values: Sequence[float]) -> float:
+def exact_mean(values: Sequence[float]) -> float:
     """Summed exactly, so that order does not matter."""
     return math.fsum(values) / len(values)
 
@@ -229,5 +229,5 @@ def _mean(values: Sequence[float]) -> float:
 def _std(values: Sequence[float]) -> float | None:
     if len(values) < 2:
         return None
-    mean = _mean(values)
-    return math.sqrt(_mean([(value - mean) ** 2 for value in values]))
+    mean = exact_mean(values)
+    return math.sqrt(exact_mean([(value - mean) ** 2 for value in values]))

@@ -3,11 +3,11 @@
 `scipy` (the `eval` extra) is imported where it is used.
 """
 
-import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from evaluation.metrics import exact_mean
 from evaluation.outcome import Outcome
 from marti_ext.errors import UserError
 
@@ -88,7 +88,7 @@ def compare(
     tasks = sorted(shared - unlabelled)
     if not tasks:
         raise UserError(f"{benchmark}: the runs share no task that can be graded ({len(one)} and {len(other)} tasks)")
-    means = [(_mean(one[task]), _mean(other[task])) for task in tasks]
+    means = [(exact_mean(one[task]), exact_mean(other[task])) for task in tasks]
     differences = [after - before for before, after in means]
     only_first, only_second = sum(d < 0 for d in differences), sum(d > 0 for d in differences)
     single = all(len(runs[task]) == 1 and runs[task][0] in (0, 1) for task in tasks for runs in (one, other))
@@ -98,9 +98,9 @@ def compare(
         setup if setup == other_setup else f"{setup} against {other_setup}",
         measure,
         len(tasks),
-        first=_mean([before for before, _ in means]),
-        second=_mean([after for _, after in means]),
-        difference=_mean(differences),
+        first=exact_mean([before for before, _ in means]),
+        second=exact_mean([after for _, after in means]),
+        difference=exact_mean(differences),
         low=low,
         high=high,
         p=mcnemar(only_first, only_second) if single else None,
@@ -166,7 +166,3 @@ def _values(rows: Sequence[Outcome], measure: str) -> dict[str, list[float]]:
             raise UserError(f"{row.benchmark}/{row.setup}: task {row.task!r} stands twice for seed {row.seed}")
         found[row.task][row.seed] = row.scores[measure].value
     return {task: list(values.values()) for task, values in found.items()}
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)

@@ -23,7 +23,7 @@ _SAME_SIDE = Fraction(1, 20)  # relative; "F = 9.8 * 2 = 20" is a rounding, "7 =
 
 _SCALE = re.compile(r"\s*\*?\s*10\s*\^\s*\{?\s*(-?\s*\d{1,3})\s*\}?")
 _SIDES = re.compile(r"=|\\(?:approx|simeq|sim|cong)(?![A-Za-z])")
-_ABOUT = re.compile(r"(?:(?:about|approximately|approx\.?|around|roughly)\s+)?\+?\s*", re.IGNORECASE)
+_ABOUT = re.compile(r"^(?:(?:about|approximately|approx\.?|around|roughly)\s+)?\+?\s*", re.IGNORECASE)
 _MONEY = re.compile(r"(-?)\s*\\\$\s*(?=[-\d.])")
 _POWER_AS_TEXT = re.compile(r"\\text\{\s*(10\s*\^\s*\{?\s*-?\d+\s*\}?)\s*\}")  # SciBench's \mathrm{10^{-4}}
 _PLUS_POWER = re.compile(r"\^\s*\+")
@@ -152,7 +152,7 @@ def _quantity(side: str) -> _Quantity | None:
     """The number of one side and the unit behind it."""
     if side.startswith(r"\text{") and side.count(r"\text{") == 1:
         side = plain(side)
-    side = _MONEY.sub(r"\1", side[_ABOUT.match(side).end() :], count=1)  # type: ignore[union-attr]
+    side = _MONEY.sub(r"\1", _ABOUT.sub("", side), count=1)
     side = _BARE_POWER.sub("*", _PLUS_POWER.sub("^", side))
     leading = _LEADING.match(side)
     for number in (side, leading[0] if leading else "", undress(side).text):
