@@ -18,7 +18,7 @@ setup(
     license="Apache-2.0",
     license_files=["LICENSE"],
     python_requires=">=3.11,<3.12",
-    packages=find_packages(include=["marti_ext", "marti_ext.*", "evaluation", "evaluation.*"]),
+    packages=find_packages(include=["marti_ext", "marti_ext.*", "evaluation", "evaluation.*", "patches", "patches.*"]),
     package_data={"evaluation": ["fixtures/*.jsonl", "paper/*.yaml"]},
     install_requires=[
         "datasets==5.2.0",
@@ -53,5 +53,9 @@ setup(
             "types-PyYAML==6.0.12.20261122",
         ],
     },
-    entry_points={"console_scripts": ["marti-ext = marti_ext.cli:main"]},
+    entry_points={
+        "console_scripts": ["marti-ext = marti_ext.cli:main"],
+        # vLLM loads these in all its processes, where nothing else of ours reaches.
+        "vllm.general_plugins": ["marti_ext_cpu = patches.cpu:activate"],
+    },
 )

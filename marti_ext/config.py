@@ -56,6 +56,8 @@ class HFPolicy(ModelOptions):
     """hf: weights in Hugging Face format · openai: an OpenAI-compatible endpoint · scripted: fixed replies."""
     training: TrainingOptions = TrainingOptions()
     """What differs from the training of all policies."""
+    openrlhf: dict[str, Any] = {}
+    """What differs from the openrlhf of all policies."""
 
 
 class OpenAIPolicy(Section):
@@ -127,6 +129,27 @@ class Rollout(Section):
     of its own that never waits."""
 
 
+class Cluster(Section):
+    """Where and how `backend: openrlhf` runs; `backend: local` does not read it."""
+
+    colocate: Literal["all", "per_policy", "none"] = "none"
+    """Which processes share GPUs: all of all policies, a policy's trainer and engines, or none."""
+    address: str | None = None
+    """A running Ray cluster to join, for example auto; by default Ray is started here and ended with the run."""
+    max_restarts: int = Field(0, ge=0)
+    """How often a run that lost a process goes on by itself from the last checkpoint."""
+    async_rollout: bool = False
+    """Roll out step t+1 while step t trains: its replies come from weights that are one step old."""
+    nodes: int = Field(1, ge=1)
+    """Nodes of the cluster that --dry-run plans for, as the next three."""
+    gpus_per_node: int = Field(8, ge=0)
+    """GPUs of a node."""
+    cpus_per_node: int = Field(64, ge=1)
+    """CPU cores of a node."""
+    gpu_memory: float = Field(80.0, gt=0)
+    """Memory of a GPU in GiB."""
+
+
 class Checkpoint(Section):
     """What is kept to go on from."""
 
@@ -163,8 +186,9 @@ class Config(Section):
     """The run folder: what the run writes, and resumes from."""
     seed: int = 0
     """The same config and seed give the same run on a CPU, bit for bit."""
-    backend: Literal["local"] = "local"
-    """Where policies are sampled and trained; local: in this process, with plain torch."""
+    backend: Literal["local", "openrlhf"] = "local"
+    """Where policies are sampled and trained; local: in this process, with plain torch · openrlhf: on a Ray cluster,
+    each policy with vLLM engines and DeepSpeed actors of its own."""
     steps: int = Field(1, ge=1)
     """Training steps: rollout, experience, an update of every policy."""
     resume: Literal["auto", "never"] = "auto"
@@ -192,6 +216,11 @@ class Config(Section):
     """Checkpoints."""
     tracking: Tracking = Tracking()
     """Trackers."""
+    cluster: Cluster = Cluster()
+    """The cluster of backend openrlhf."""
+    openrlhf: dict[str, Any] = {}
+    """OpenRLHF's own flags as a nested mapping, for example {vllm: {num_engines: 2}}, for backend openrlhf. What this
+    config says elsewhere (training, sampling, data, checkpoint, tracking) is said there."""
 
     @model_validator(mode="before")
     @classmethod

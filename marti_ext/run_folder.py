@@ -15,7 +15,7 @@ from marti_ext.records import METRICS_FILE, TIMINGS_FILE, drop_episodes_from, tr
 
 CONFIG_FILE = "config.yaml"
 # May change between a stop and a resume: they move no number of the steps that are done.
-FREE_KEYS = {"run_dir", "steps", "resume", "checkpoint", "tracking"}
+FREE_KEYS = {"run_dir", "steps", "resume", "checkpoint", "tracking", "cluster"}
 
 
 class RunFolder:

@@ -25,6 +25,8 @@ ROOMS = [
     ["training"],  # all but its loop
     ["config", "config_file"],
     ["build", "stages", "run_folder", "tracking", "progress", "plots", "report", "rollout_command"],
+    ["cluster"],
+    ["training.openrlhf"],
     ["training.loop"],
     ["cli"],
 ]

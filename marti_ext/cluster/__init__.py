@@ -1,0 +1,1 @@
+"""Training on a Ray cluster with OpenRLHF: flags, placement, memory, processes."""

@@ -1,0 +1,1 @@
+"""What must change in an upstream package, one small module a purpose. No upstream file is copied."""
