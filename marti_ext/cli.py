@@ -11,7 +11,7 @@ from rich.console import Console
 
 from marti_ext.config import Config
 from marti_ext.config_file import load_config, reference
-from marti_ext.errors import UserError
+from marti_ext.errors import LostProcessError, UserError
 from marti_ext.progress import say
 from marti_ext.registry import plugin_reference
 from marti_ext.training.base import NonFiniteError
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def exit_status(program: str, command: Callable[[], None], stopped: str) -> int:
     """Run a command: 0 if it went well, 2 for bad input, 130 after ctrl-C (`stopped` says how to go on).
 
-    1 for a full disk, or a loss that is no number. What went wrong is one line on stderr.
+    1 for a full disk, a loss that is no number, or a process of a policy that died. What went wrong is one line on stderr.
     """
     # Read when torch loads. Threads that wait by spinning slow a busy machine down many times.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -38,7 +38,7 @@ def exit_status(program: str, command: Callable[[], None], stopped: str) -> int:
     except UserError as error:
         print(f"{program}: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
-    except (NonFiniteError, OSError) as error:  # OSError: a full disk, most of all
+    except (NonFiniteError, LostProcessError, OSError) as error:  # OSError: a full disk, most of all
         print(f"{program}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 
 from marti_ext.agent import Agent, Recording
 from marti_ext.backends.rendezvous import Rendezvous
-from marti_ext.errors import UserError
+from marti_ext.errors import LostProcessError, UserError
 from marti_ext.seeds import derive_seed
 from marti_ext.types import Episode, Task
 from marti_ext.workflows.base import Workflow
@@ -27,7 +27,7 @@ async def run_episode(
     rendezvous: Rendezvous | None = None,
 ) -> Episode:
     """One episode; `timeout` is its deadline in seconds. An error is kept on the episode, first in
-    one line and then whole, not raised, unless it is a UserError."""
+    one line and then whole, not raised, unless it is a UserError or a LostProcessError."""
     episode_seed = derive_seed(seed, task.id, copy)
     recording = Recording(episode_seed, rendezvous)
     team = [agent.recording_to(recording) for agent in agents]
@@ -43,8 +43,8 @@ async def run_episode(
         episode.status, episode.error = "failed", "CancelledError: the workflow was cancelled from within"
     except Exception as error:
         cause = _cause(error)
-        if isinstance(cause, UserError):
-            raise cause from error  # a mistake in the set-up spoils every episode: it is the user's to mend
+        if isinstance(cause, UserError | LostProcessError):
+            raise cause from error  # a mistake in the set-up, or the end of a backend, spoils every episode
         episode.status = "timeout" if deadline.expired() else "failed"
         reason = f"{type(cause).__name__}: {' '.join(str(cause).split())}"
         episode.error = f"{reason}\n\n{traceback.format_exc()}"

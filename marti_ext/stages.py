@@ -20,8 +20,12 @@ def roll_out(
     config: Config, plan: Plan, agents: Sequence[Agent], step: int, on_episode: Callable[[Episode], None]
 ) -> list[Episode]:
     """The episodes of one step: the same for the same config, step and weights, whatever ran before."""
-    return asyncio.run(
-        run_episodes(
+
+
+    async def run() -> list[Episode]:
+        backends = {id(agent.backend): agent.backend for agent in agents}.values()
+        await asyncio.gather(*(backend.start_rollout() for backend in backends))
+        episodes = await run_episodes(
             plan.workflow,
             plan.stream.batch(step, config.rollout.tasks_per_step),
             agents,
@@ -31,7 +35,10 @@ def roll_out(
             timeout=config.rollout.timeout,
             on_episode=on_episode,
         )
-    )
+        await asyncio.gather(*(backend.end_rollout() for backend in backends))
+        return episodes
+
+    return asyncio.run(run())
 
 
 def check_backends(backends: Mapping[str, Backend]) -> None:

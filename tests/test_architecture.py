@@ -27,7 +27,8 @@ ROOMS = [
     ["build", "stages", "run_folder", "tracking", "progress", "plots", "report", "rollout_command"],
     ["cluster"],
     ["training.openrlhf"],
-    ["training.loop"],
+    ["cluster.launch"],
+    ["training.start", "training.loop"],
     ["cli"],
 ]
 LEVEL = {room: level for level, row in enumerate(ROOMS) for room in row}

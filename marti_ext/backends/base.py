@@ -35,6 +35,14 @@ class Backend(ABC):
         """Raise UserError, before anything runs, if no reply is to be had."""
         return
 
+    async def start_rollout(self) -> None:
+        """Called before the first request of a stage 1."""
+        return
+
+    async def end_rollout(self) -> None:
+        """Called after its last."""
+        return
+
     @abstractmethod
     async def complete(self, request: Request) -> Completion:
         """One reply. Raises what the source raises; the rollout keeps it as data."""

@@ -4,6 +4,7 @@ import argparse
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -162,7 +163,8 @@ def _from_config(config: Config, name: str, policy: HFPolicy) -> dict[str, Any]:
         )
     return {
         "actor": {
-            "model_name_or_path": policy.model,
+            # Ray's workers may stand in another folder.
+            "model_name_or_path": str(Path(policy.model).resolve()) if Path(policy.model).is_dir() else policy.model,
             "adam": {
                 "lr": training.learning_rate,
                 "betas": list(training.betas),

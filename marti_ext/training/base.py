@@ -19,6 +19,8 @@ class PolicyTrainer(ABC):
     """Trains one policy. `backend` samples from the weights that `step` moves."""
 
     backend: TokenBackend
+    alone: bool = True
+    """Whether no other policy trains at the same time, because they share a device."""
 
     @abstractmethod
     def step(self, samples: Sequence[Sample], *, step: int) -> Metrics:
@@ -26,6 +28,10 @@ class PolicyTrainer(ABC):
 
         Without rows nothing moves: weights, optimiser and schedule. Raises NonFiniteError.
         """
+
+    def publish(self) -> None:
+        """Let `backend` sample from the weights as they are now, where it does not share them. Called after `step`."""
+        return
 
     @abstractmethod
     def reference_log_probs(self, samples: Sequence[Sample]) -> list[Floats]:

@@ -94,7 +94,9 @@ class Checkpoints:
 
 
 def _is_whole(policy: Path) -> bool:
-    return (policy / "trainer.pt").is_file() and any(policy.glob("*.safetensors"))
+    """Weights, and the state of either trainer."""
+    state = (policy / "trainer.pt").is_file() or (policy / "_actor" / "latest").is_file()
+    return state and any(policy.glob("*.safetensors"))
 
 
 def _flush(folder: Path) -> None:

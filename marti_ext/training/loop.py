@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,17 +11,18 @@ from typing import Any
 from rich.console import Console
 
 from marti_ext.agent import Agent
-from marti_ext.build import Plan, build_agents, build_backends, build_plan, build_trainers
+from marti_ext.build import Plan, build_plan
 from marti_ext.config import Config
 from marti_ext.episode_metrics import policy_metrics
 from marti_ext.experience.base import ReferenceLogProbs
 from marti_ext.progress import RunProgress, say
 from marti_ext.records import write_episodes
 from marti_ext.run_folder import RunFolder
-from marti_ext.stages import all_failed, check_backends, check_samples, give_rewards, roll_out
+from marti_ext.stages import all_failed, check_samples, give_rewards, roll_out
 from marti_ext.tracking import JsonlTracker, TensorBoardTracker, Tracker, Trackers, WandbTracker
-from marti_ext.training.base import PolicyTrainer
+from marti_ext.training.base import Metrics, PolicyTrainer
 from marti_ext.training.checkpoint import Checkpoints, seed_generators
+from marti_ext.training.start import Started, started
 from marti_ext.types import Episode, Sample
 
 OnStep = Callable[[int, Sequence[Agent]], None]
@@ -84,11 +86,25 @@ class Run:
         rows = []
         self.progress.stage("training", len(self.trainers))
         with _timed(self.seconds, "training"):
-            for name, trainer in self.trainers.items():
-                metrics = trainer.step(samples.get(name, []), step=step)
+            for name, metrics in self._updates(samples, step):
                 rows.append({"step": step, "policy": name, **policy_metrics(episodes, name), **metrics})
                 self.progress.advance()
+        with _timed(self.seconds, "publish"):
+            for trainer in self.trainers.values():
+                trainer.publish()
         return rows
+
+    def _updates(self, samples: Mapping[str, list[Sample]], step: int) -> Iterator[tuple[str, Metrics]]:
+        """(policy, its metrics) in order; policies train at the same time where they hold different devices."""
+        alone = any(trainer.alone for trainer in self.trainers.values())
+        pool = ThreadPoolExecutor(1 if alone else len(self.trainers), "training")
+        try:
+            running = {n: pool.submit(t.step, samples.get(n, []), step=step) for n, t in self.trainers.items()}
+            for future in as_completed(running.values()):
+                future.result()  # the first error ends the step, whatever the others still do
+            yield from ((name, future.result()) for name, future in running.items())
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def train(config: Config, console: Console | None = None, on_step: OnStep = lambda steps_done, agents: None) -> Path:
@@ -100,28 +116,30 @@ def train(config: Config, console: Console | None = None, on_step: OnStep = lamb
     console = console or Console()
     seed_generators(config.seed)
     plan = build_plan(config)
-    backends = build_backends(config.policies, config.seed)
-    agents = build_agents(config, backends)
-    trainers = build_trainers(config, agents, backends, keep_reference=plan.maker.needs_reference)
-    check_backends(backends)
     folder = RunFolder(Path(config.run_dir))
-    run = Run(config, plan, agents, trainers, folder, RunProgress(console))
-    with folder.opened(config):
-        checkpoints = Checkpoints(folder.checkpoints, config.checkpoint.keep)
-        latest = checkpoints.latest()
-        first = checkpoints.load(latest, trainers) if latest else 0
-        checkpoints.sweep()
-        folder.forget_from(first)
-        todo = f"Steps {first} to {config.steps - 1}." if first < config.steps else f"All {first} steps are done."
-        say(console, f"{plan.stream.describe()}. {todo}")
-        on_step(first, agents)
-        with closing(Trackers(_trackers(config, folder.path))) as trackers, run.progress.shown(config.steps, first):
-            for step in range(first, config.steps):
-                _one_step(run, step, checkpoints, trackers)
-                on_step(step + 1, agents)
-        last = checkpoints.latest()
-        assert last is not None
-        return last
+    with started(config, plan) as team, folder.opened(config):
+        return _run(config, plan, team, folder, console, on_step)
+
+
+def _run(
+    config: Config, plan: Plan, team: Started, folder: RunFolder, console: Console, on_step: OnStep
+) -> Path:
+    run = Run(config, plan, team.agents, team.trainers, folder, RunProgress(console))
+    checkpoints = Checkpoints(folder.checkpoints, config.checkpoint.keep)
+    latest = checkpoints.latest()
+    first = checkpoints.load(latest, team.trainers) if latest else 0
+    checkpoints.sweep()
+    folder.forget_from(first)
+    todo = f"Steps {first} to {config.steps - 1}." if first < config.steps else f"All {first} steps are done."
+    say(console, f"{plan.stream.describe()}. {todo}")
+    on_step(first, team.agents)
+    with closing(Trackers(_trackers(config, folder.path))) as trackers, run.progress.shown(config.steps, first):
+        for step in range(first, config.steps):
+            _one_step(run, step, checkpoints, trackers)
+            on_step(step + 1, team.agents)
+    last = checkpoints.latest()
+    assert last is not None
+    return last
 
 
 def _one_step(run: Run, step: int, checkpoints: Checkpoints, trackers: Trackers) -> None:
