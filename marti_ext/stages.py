@@ -21,7 +21,6 @@ def roll_out(
 ) -> list[Episode]:
     """The episodes of one step: the same for the same config, step and weights, whatever ran before."""
 
-
     async def run() -> list[Episode]:
         backends = {id(agent.backend): agent.backend for agent in agents}.values()
         await asyncio.gather(*(backend.start_rollout() for backend in backends))

@@ -1,6 +1,7 @@
 """OpenRLHF's Ray actors, with what a team of policies needs of them. Imported by the driver and every Ray worker."""
 
 import os
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,12 @@ from marti_ext.seeds import derive_seed  # noqa: E402
 from marti_ext.training.schedule import learning_rate_factor  # noqa: E402
 from patches.remote_code import remote_code  # noqa: E402
 
-# Ray wraps a class that is to run as an actor; what it wraps can be extended.
-_PolicyModel: Any = PolicyModelActor.__ray_metadata__.modified_class
-_ReferenceModel: Any = ReferenceModelActor.__ray_metadata__.modified_class
-_Rollout: Any = vllm_engine.RolloutRayActor.__ray_metadata__.modified_class
+
+
+def _wrapped(actor: Any) -> Any:
+    """The class that upstream made a Ray actor of: that one can be extended."""
+    return actor.__ray_metadata__.modified_class.__ray_actor_class__
+
 
 DEEPSPEED_FOLDER = "_actor"  # where OpenRLHF keeps DeepSpeed's state below ckpt.path
 # Asked whether the process lives, on a thread of its own while the other one trains.
@@ -33,16 +36,16 @@ class _PolicyTrainer(ActorPPOTrainer):  # type: ignore[misc]
     """OpenRLHF's updates of one rank."""
 
     def training_step(self, experience: Any, *arguments: Any, **options: Any) -> dict[str, Any]:
-        """A micro batch of fillers alone has no token to average over: its metrics are 0 / 0 and weigh nothing."""
+        """A micro batch of fillers alone has no token to average over: its metrics are 0 / 0, and weigh nothing."""
         status: dict[str, Any] = super().training_step(experience, *arguments, **options)
         if status["num_action_tokens"] == 0:
-            fixed = {name for name, weight in status["weights"].items() if weight is None}
-            status["metrics"].update({name: 0.0 for name in status["metrics"] if name not in fixed})
+            averaged = [name for name, weight in status["weights"].items() if weight is not None]
+            status["metrics"].update(dict.fromkeys(averaged, 0.0))
+            status["num_action_tokens"] = 1e-12  # a weight, by which OpenRLHF divides
         return status
 
 
-@ray.remote(num_gpus=1, concurrency_groups=_ALIVE)
-class PolicyActor(_PolicyModel):  # type: ignore[misc]
+class PolicyProcess(_wrapped(PolicyModelActor)):  # type: ignore[misc]
     """One rank of a policy's DeepSpeed training.
 
     The learning rate follows marti_ext's schedule (transformers' cosine rises again after its end), the order of rows
@@ -92,8 +95,7 @@ class PolicyActor(_PolicyModel):  # type: ignore[misc]
         return os.getpid()
 
 
-@ray.remote(num_gpus=1, concurrency_groups=_ALIVE)
-class ReferenceActor(_ReferenceModel):  # type: ignore[misc]
+class ReferenceProcess(_wrapped(ReferenceModelActor)):  # type: ignore[misc]
     """One rank of a frozen initial policy."""
 
     def init_model_from_pretrained(self, strategy: Any, pretrain: str) -> None:
@@ -107,12 +109,13 @@ class ReferenceActor(_ReferenceModel):  # type: ignore[misc]
         return os.getpid()
 
 
-@ray.remote
-class RolloutActor(_Rollout):  # type: ignore[misc]
+class EngineProcess(_wrapped(vllm_engine.RolloutRayActor)):  # type: ignore[misc]
     """A vLLM engine."""
 
     async def __init__(self, *arguments: Any, **options: Any) -> None:
         if not has_accelerator():
+            if "marti_ext_cpu" not in entry_points(group="vllm.general_plugins").names:
+                raise RuntimeError("marti_ext's plug-in of vLLM is not registered here: install marti_ext anew")
             os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")  # GiB; vLLM would take half of the memory
             os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
             options.pop("gpu_memory_utilization")
@@ -120,12 +123,19 @@ class RolloutActor(_Rollout):  # type: ignore[misc]
         await super().__init__(*arguments, **options)
 
     async def pid(self) -> int:
-        """Of this process."""
+        """Of this process; raises what vLLM says where its own process has died."""
+        await self.llm.check_health()
         return os.getpid()
 
 
+# The classes keep names of their own: so Ray's workers find them by import, and the first line that they run is ours.
+PolicyActor = ray.remote(num_gpus=1, concurrency_groups=_ALIVE)(PolicyProcess)
+ReferenceActor = ray.remote(num_gpus=1, concurrency_groups=_ALIVE)(ReferenceProcess)
+EngineActor = ray.remote(EngineProcess)
+
+
 def engine_class(*, trust_remote_code: bool) -> Any:
-    """RolloutActor as `create_vllm_engines` starts it, which says trust_remote_code=True for every engine."""
+    """EngineActor as `create_vllm_engines` starts it, which says trust_remote_code=True for every engine."""
 
     class Options:
         @staticmethod
@@ -134,10 +144,8 @@ def engine_class(*, trust_remote_code: bool) -> Any:
                 @staticmethod
                 def remote(**arguments: Any) -> Any:
                     arguments["trust_remote_code"] = trust_remote_code
-                    return RolloutActor.options(**placement).remote(**arguments)
+                    return EngineActor.options(**placement).remote(**arguments)
 
             return Remote
 
     return Options
-
-

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 from marti_ext.backends.vllm import VLLMBackend
-from marti_ext.cluster.placement import Placement, check, plan_placement
+from marti_ext.cluster.placement import ENGINE_SHARE, Placement, check, plan_placement
 from marti_ext.cluster.session import Session
-from marti_ext.cluster.start import ENGINE_SHARE, Needs, start
+from marti_ext.cluster.start import Needs, start
 from marti_ext.config import Config, HFPolicy
 from marti_ext.training.openrlhf import OpenRLHFTrainer
 from patches.cpu import has_accelerator
@@ -45,3 +45,17 @@ def launched(
                 )
                 trainers[name].alone = config.cluster.colocate == "all"
         yield backends, trainers
+
+
+def _needs(session: Session, placement: Placement, arguments: Mapping[str, SimpleNamespace]) -> dict[str, Needs]:
+    """What each policy is started with; places are taken here where parts share them."""
+    places = {name: session.group(bundles) for name, bundles in placement.groups.items()} if placement.shared else {}
+    sharing = sum(part.role != "engine" for part in placement.parts) / max(1, len(places))  # on one GPU
+    engines = sum(part.role == "engine" for part in placement.parts) / max(1, len(places))
+    share = round((1 - ENGINE_SHARE * engines) / max(1, sharing), 4) - 1e-4  # Ray counts in steps of 0.0001
+    needs = {}
+    for name, args in arguments.items():
+        roles = {part.role: part for part in placement.of(name)}
+        group = places[roles["engine"].group] if placement.shared else None
+        needs[name] = Needs(args, "actor" in roles, "ref" in roles, group, min(share, ENGINE_SHARE))
+    return needs

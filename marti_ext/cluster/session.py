@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.exceptions import ActorDiedError, RayError, RayTaskError
+from ray.exceptions import RayError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 
 from marti_ext.cluster.placement import NodeResources
@@ -143,8 +144,7 @@ class Session:
 
 
 def _reason(error: BaseException) -> str:
-    cause = error.cause if isinstance(error, RayTaskError) else error
-    if isinstance(error, ActorDiedError):
-        cause = error
-    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
-    return f"{type(cause).__name__}: {lines[-1] if isinstance(error, RayTaskError) and lines else ' '.join(lines[:2])}"
+    """The line of an error that says what went wrong: Ray's text holds the traceback of the other process."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    raised = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
+    return raised[-1] if raised else f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}"

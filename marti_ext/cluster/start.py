@@ -17,7 +17,6 @@ from marti_ext.cluster.session import Session
 from marti_ext.errors import LostProcessError
 
 PORT_RACES = 3  # a port found free is taken a moment later: how often to try anew
-ENGINE_SHARE = 0.2  # of a GPU, as create_vllm_engines asks for where it is shared
 
 
 @dataclass

@@ -121,9 +121,7 @@ def train(config: Config, console: Console | None = None, on_step: OnStep = lamb
         return _run(config, plan, team, folder, console, on_step)
 
 
-def _run(
-    config: Config, plan: Plan, team: Started, folder: RunFolder, console: Console, on_step: OnStep
-) -> Path:
+def _run(config: Config, plan: Plan, team: Started, folder: RunFolder, console: Console, on_step: OnStep) -> Path:
     run = Run(config, plan, team.agents, team.trainers, folder, RunProgress(console))
     checkpoints = Checkpoints(folder.checkpoints, config.checkpoint.keep)
     latest = checkpoints.latest()

@@ -19,7 +19,8 @@ from marti_ext.types import Floats, Sample
 
 TAG = "state"
 # OpenRLHF tells of every step in lines of its own; a run has its metrics and its bar.
-logging.getLogger("openrlhf").setLevel(logging.WARNING)
+for handler in logging.getLogger("openrlhf").handlers:
+    handler.setLevel(logging.WARNING)
 
 
 class _PPOTrainer(BasePPOTrainer):  # type: ignore[misc]
@@ -102,7 +103,9 @@ class OpenRLHFTrainer(PolicyTrainer):
         chunks = self._session.wait(f"{self.label}: its reference", references[::shared])
         found = {}
         for row, log_probs in zip(rows, (one for chunk in chunks for one in chunk), strict=True):
-            found[row.sequences[0].numpy().tobytes()] = np.append(np.zeros(1, np.float32), log_probs[0].float().numpy())
+            found[row.sequences[0].numpy().tobytes()] = np.append(
+                np.zeros(1, np.float32), log_probs[0].float().numpy()
+            )
         return [found[sample.token_ids.tobytes()] * sample.action_mask for sample in samples]
 
     def save(self, folder: Path) -> None:
@@ -150,4 +153,3 @@ class OpenRLHFTrainer(PolicyTrainer):
             "grad_norm": status.get("actor_grad_norm"),
             "is_filtered": status.get("is_filter_ratio"),
         }
-

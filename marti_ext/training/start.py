@@ -39,8 +39,9 @@ def started(config: Config, plan: Plan) -> Iterator[Started]:
 @contextmanager
 def _on_cluster(config: Config, plan: Plan) -> Iterator[Started]:
     try:
-        from patches.cpu import has_accelerator
+        from patches.cpu import activate_training, has_accelerator
 
+        activate_training()  # before OpenRLHF's models are imported
         from marti_ext.cluster.flags import policy_arguments
         from marti_ext.cluster.launch import launched
     except ModuleNotFoundError as error:

@@ -14,11 +14,12 @@ def has_accelerator() -> bool:
 
 
 def activate() -> None:
-    """What vLLM's processes need: weights that arrive over gloo. vLLM calls it as a plug-in in each of them."""
+    """What vLLM's processes need to take new weights. vLLM calls it as a plug-in in each of them."""
     if has_accelerator():
         return
-    from patches.cpu import sync
+    from patches.cpu import linear, sync
 
+    linear.apply()
     sync.apply()
 
 

@@ -35,7 +35,9 @@ def apply() -> None:
     WorkerWrap.update_weight = receive_weight
 
 
-def init_gloo_group(master_address: str, master_port: int, rank: int, world_size: int, device: Any) -> GlooCommunicator:
+def init_gloo_group(
+    master_address: str, master_port: int, rank: int, world_size: int, device: Any
+) -> GlooCommunicator:
     """A group beside torch's default one."""
     from vllm.distributed.utils import stateless_init_torch_distributed_process_group
 
