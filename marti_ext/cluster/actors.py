@@ -21,7 +21,6 @@ from marti_ext.training.schedule import learning_rate_factor  # noqa: E402
 from patches.remote_code import remote_code  # noqa: E402
 
 
-
 def _wrapped(actor: Any) -> Any:
     """The class that upstream made a Ray actor of: that one can be extended."""
     return actor.__ray_metadata__.modified_class.__ray_actor_class__
@@ -89,7 +88,7 @@ class PolicyProcess(_wrapped(PolicyModelActor)):  # type: ignore[misc]
         """Whether a weight of this rank is no number."""
         return not all(bool(torch.isfinite(p).all()) for p in self.actor.model.module.parameters())
 
-    @ray.method(concurrency_group="alive")
+    @ray.method(concurrency_group="alive")  # type: ignore[untyped-decorator]
     def pid(self) -> int:
         """Of this process; answers while it trains."""
         return os.getpid()
@@ -103,7 +102,7 @@ class ReferenceProcess(_wrapped(ReferenceModelActor)):  # type: ignore[misc]
         with remote_code(trusted=strategy.args.marti_ext.trust_remote_code):
             super().init_model_from_pretrained(strategy, pretrain)
 
-    @ray.method(concurrency_group="alive")
+    @ray.method(concurrency_group="alive")  # type: ignore[untyped-decorator]
     def pid(self) -> int:
         """Of this process; answers while it computes."""
         return os.getpid()
@@ -112,7 +111,7 @@ class ReferenceProcess(_wrapped(ReferenceModelActor)):  # type: ignore[misc]
 class EngineProcess(_wrapped(vllm_engine.RolloutRayActor)):  # type: ignore[misc]
     """A vLLM engine."""
 
-    async def __init__(self, *arguments: Any, **options: Any) -> None:
+    async def __init__(self, *arguments: Any, **options: Any) -> None:  # type: ignore[misc]  # Ray awaits it
         if not has_accelerator():
             if "marti_ext_cpu" not in entry_points(group="vllm.general_plugins").names:
                 raise RuntimeError("marti_ext's plug-in of vLLM is not registered here: install marti_ext anew")

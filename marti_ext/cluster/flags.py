@@ -206,8 +206,8 @@ def _check(name: str, args: SimpleNamespace) -> None:
     for key, size in (("training", args.train.micro_batch_size), ("openrlhf.rollout", args.rollout.micro_batch_size)):
         if args.train.batch_size % (ranks * size):
             raise UserError(
-                f"policies.{name}: training.batch_size {args.train.batch_size} is no multiple of {ranks} data-parallel "
-                f"ranks times {key}.micro_batch_size {size}"
+                f"policies.{name}: training.batch_size {args.train.batch_size} must be a multiple of {ranks} "
+                f"data-parallel ranks times {key}.micro_batch_size {size}"
             )
     if not args.vllm.num_engines:
         raise UserError(f"policies.{name}: openrlhf.vllm.num_engines is 0; replies are sampled by at least 1")
@@ -216,7 +216,7 @@ def _check(name: str, args: SimpleNamespace) -> None:
 def data_parallel_size(args: SimpleNamespace) -> int:
     """Ranks that hold different rows."""
     ranks: int = args.actor.num_nodes * args.actor.num_gpus_per_node
-    return ranks // args.ds.ring_attn_size // args.ds.tensor_parallel_size
+    return int(ranks // args.ds.ring_attn_size // args.ds.tensor_parallel_size)
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -63,14 +63,14 @@ def plan_placement(config: Config, arguments: Mapping[str, SimpleNamespace], *, 
             if groups.setdefault(group, gpus) != gpus:
                 raise UserError(
                     f"policies.{name}: its {role} needs {gpus} GPUs, but shares {groups[group]} (cluster.colocate "
-                    f"{config.cluster.colocate}): give actor.num_nodes x actor.num_gpus_per_node, the same of ref, and "
-                    "vllm.num_engines x vllm.tensor_parallel_size one size"
+                    f"{config.cluster.colocate}): give actor.num_nodes x actor.num_gpus_per_node, the same of ref, "
+                    "and vllm.num_engines x vllm.tensor_parallel_size one size"
                 )
             parts.append(Part(name, role, gpus, node_gpus, group))
     if config.cluster.colocate == "all" and len(arguments) > MOST_SHARING:
         raise UserError(
-            f"cluster.colocate all: {len(arguments)} policies share GPUs, and OpenRLHF's engines take {ENGINE_SHARE} of "
-            f"one each: at most {MOST_SHARING}"
+            f"cluster.colocate all: {len(arguments)} policies share GPUs, and OpenRLHF's engines take {ENGINE_SHARE} "
+            f"of one each: at most {MOST_SHARING}"
         )
     return Placement(tuple(parts), groups, config.cluster.colocate != "none")
 
@@ -91,8 +91,8 @@ def check(placement: Placement, nodes: Sequence[NodeResources], source: str) -> 
     places = sum(int(min(node.gpus, node.cpus)) for node in nodes)
     if placement.gpus > places:
         raise UserError(
-            f"the run needs {placement.gpus} places of one GPU and one CPU on the same node ({_needs(placement)}), but "
-            f"{source} has {places}"
+            f"the run needs {placement.gpus} places of one GPU and one CPU on the same node ({_needs(placement)}), "
+            f"but {source} has {places}"
         )
 
 

@@ -31,7 +31,7 @@ def apply() -> None:
 
     distributed_util.stateless_init_process_group = init_gloo_group
     if actor := sys.modules.get("openrlhf.trainer.ray.ppo_actor"):  # it holds the function under a name of its own
-        actor.stateless_init_process_group = init_gloo_group
+        vars(actor)["stateless_init_process_group"] = init_gloo_group
     WorkerWrap.update_weight = receive_weight
 
 
