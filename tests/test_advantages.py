@@ -1,14 +1,10 @@
 """REINFORCE++ advantages against numbers worked out by hand, and against OpenRLHF's own code."""
 
-import importlib.machinery
-import importlib.util
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import importlib
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
-from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -22,6 +18,7 @@ from marti_ext.experience.reinforce_pp import ReinforcePP
 from marti_ext.experience.samples import samples_from
 from marti_ext.rewards.comas import ZeroSumReward
 from marti_ext.types import Completion, Episode, FinishReason, Floats, Sample, Score, Task, Turn
+from patches.cpu import activate_training
 
 
 def completion(prompt: int, reply: int, finish: FinishReason = "stop", log_prob: float = -1.0) -> Completion:
@@ -267,45 +264,6 @@ def test_samples_know_what_they_answer_and_how_they_were_sampled() -> None:
     assert (sample.temperature, sample.reward, sample.interaction) == (0.7, 0.5, "evaluation")
 
 
-# OpenRLHF 0.11.2 as installed; of the packages that its modules name, those that are not installed get stand-ins.
-CLUSTER_PACKAGES = ("ray", "deepspeed", "flash_attn", "vllm", "torchdata", "pylatexenc", "aiohttp")
-
-
-class StandIns:
-    """An import finder for packages that are not installed: modules whose every attribute can be called."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self.names = [name for name in names if importlib.util.find_spec(name) is None]
-
-    def find_spec(self, name: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        if name.partition(".")[0] not in self.names:
-            return None
-        return importlib.machinery.ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        module = ModuleType(spec.name)
-        module.__getattr__ = lambda name: MagicMock(name=f"{spec.name}.{name}")  # type: ignore[method-assign]
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
-        return
-
-
-@contextmanager
-def openrlhf() -> Iterator[ModuleType]:
-    """OpenRLHF's module of advantages. Every import is undone afterwards."""
-    before = dict(sys.modules)
-    finder = StandIns(CLUSTER_PACKAGES)
-    sys.meta_path.insert(0, finder)
-    try:
-        yield importlib.import_module("openrlhf.trainer.ppo_utils.experience_maker")
-    finally:
-        sys.meta_path.remove(finder)
-        for name in sys.modules.keys() - before.keys():
-            if name.partition(".")[0] in ("openrlhf", *finder.names):
-                del sys.modules[name]
-
-
 def openrlhf_advantages(samples: Sequence[Sample], *, kl_coef: float, micro_batch: int = 3) -> list[Floats]:
     """(A,) of each row by OpenRLHF's `reinforce`, its own methods on its own class, padded on the right as it does."""
     arguments = SimpleNamespace(
@@ -315,24 +273,25 @@ def openrlhf_advantages(samples: Sequence[Sample], *, kl_coef: float, micro_batc
         reward=SimpleNamespace(clip_range=(-10.0, 10.0)),
         rollout=SimpleNamespace(n_samples_per_prompt=1),
     )
-    with openrlhf() as module:
-        maker = module.RemoteExperienceMaker(
-            None, None, None, None, SimpleNamespace(value=kl_coef), SimpleNamespace(args=arguments), None
-        )
-        experiences = []
-        for start in range(0, len(samples), micro_batch):
-            rows = samples[start : start + micro_batch]
-            width = max(int(s.action_mask.sum()) for s in rows)
-            mask, kl = torch.zeros(len(rows), width, dtype=torch.bool), torch.zeros(len(rows), width)
-            for place, sample in enumerate(rows):
-                length = int(sample.action_mask.sum())
-                mask[place, :length] = True
-                if len(sample.kl):
-                    kl[place, :length] = torch.from_numpy(sample.kl[sample.action_mask])
-            rewards = torch.tensor([s.reward for s in rows])
-            index = list(range(start, start + len(rows)))
-            experiences.append(module.Experience(action_mask=mask, rewards=rewards, kl=kl, index=index))
-        done = maker.compute_advantages_and_returns(experiences)
+    activate_training()  # OpenRLHF cannot be imported before
+    module = importlib.import_module("openrlhf.trainer.ppo_utils.experience_maker")
+    maker = module.RemoteExperienceMaker(
+        None, None, None, None, SimpleNamespace(value=kl_coef), SimpleNamespace(args=arguments), None
+    )
+    experiences = []
+    for start in range(0, len(samples), micro_batch):
+        rows = samples[start : start + micro_batch]
+        width = max(int(s.action_mask.sum()) for s in rows)
+        mask, kl = torch.zeros(len(rows), width, dtype=torch.bool), torch.zeros(len(rows), width)
+        for place, sample in enumerate(rows):
+            length = int(sample.action_mask.sum())
+            mask[place, :length] = True
+            if len(sample.kl):
+                kl[place, :length] = torch.from_numpy(sample.kl[sample.action_mask])
+        rewards = torch.tensor([s.reward for s in rows])
+        index = list(range(start, start + len(rows)))
+        experiences.append(module.Experience(action_mask=mask, rewards=rewards, kl=kl, index=index))
+    done = maker.compute_advantages_and_returns(experiences)
     return [
         values[mask].numpy()
         for experience in done
@@ -358,7 +317,6 @@ def few_rows(*, kl: bool) -> list[Sample]:
     return [row(1.0, 2, kl=[0.1, -0.2] if kl else ()), row(-1.0, 1, kl=[0.3] if kl else ())]
 
 
-@pytest.mark.skipif(importlib.util.find_spec("openrlhf") is None, reason="openrlhf is not installed")
 @pytest.mark.parametrize("rows", [many_rows, few_rows])
 @pytest.mark.parametrize("kl_coef", [0.0, 0.05, 1.0])
 def test_advantages_are_those_of_openrlhf(rows: Callable[..., list[Sample]], kl_coef: float) -> None:
@@ -369,14 +327,5 @@ def test_advantages_are_those_of_openrlhf(rows: Callable[..., list[Sample]], kl_
         assert np.abs(sample.advantages[sample.action_mask] - expected).max() < 1e-6
 
 
-@pytest.mark.skipif(importlib.util.find_spec("openrlhf") is None, reason="openrlhf is not installed")
 def test_equal_rewards_are_nothing_to_openrlhf_either() -> None:
     assert all(not np.any(row) for row in openrlhf_advantages([row(0.5, 3), row(0.5, 2)], kl_coef=0.0))
-
-
-def test_stand_ins_are_gone_after_use() -> None:
-    if importlib.util.find_spec("openrlhf") is not None:
-        with openrlhf():
-            assert "openrlhf" in sys.modules
-        assert "openrlhf" not in sys.modules
-    assert not any(isinstance(finder, StandIns) for finder in sys.meta_path)

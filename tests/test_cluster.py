@@ -18,7 +18,7 @@ from marti_ext.records import read_rows
 from marti_ext.training.loop import train
 
 STEPS = 4  # of which the last one keeps its weights from the engines
-# Mean distance in nats between two bf16 computations of the same tiny model by different kernels; a step moves it more.
+# Mean distance in nats between two bf16 computations of the same tiny model by other kernels; a step moves it more.
 BF16_ROUNDING = 0.05
 PROMPT, CONTINUATION = 12, 40  # a fixed text of 40 ids, of which the first 12 are given
 

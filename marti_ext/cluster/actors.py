@@ -34,13 +34,22 @@ _ALIVE = {"alive": 1}
 class _PolicyTrainer(ActorPPOTrainer):  # type: ignore[misc]
     """OpenRLHF's updates of one rank."""
 
-    def training_step(self, experience: Any, *arguments: Any, **options: Any) -> dict[str, Any]:
-        """A micro batch of fillers alone has no token to average over: its metrics are 0 / 0, and weigh nothing."""
-        status: dict[str, Any] = super().training_step(experience, *arguments, **options)
-        if status["num_action_tokens"] == 0:
+    def training_step(
+        self, experience: Any, kl_ctl: float, step: int, loss_batch_info: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """OpenRLHF's, with a loss to report that is one per action token, like the local trainer's.
+
+        OpenRLHF weighs a loss by its micro batch's tokens after it was divided by those of the whole update. A micro
+        batch of fillers alone has no token to average over: its metrics are 0 / 0, and weigh nothing.
+        """
+        status: dict[str, Any] = super().training_step(experience, kl_ctl, step, loss_batch_info)
+        metrics, tokens = status["metrics"], status["num_action_tokens"]
+        if tokens == 0:
             averaged = [name for name, weight in status["weights"].items() if weight is not None]
-            status["metrics"].update(dict.fromkeys(averaged, 0.0))
+            metrics.update(dict.fromkeys(averaged, 0.0))
             status["num_action_tokens"] = 1e-12  # a weight, by which OpenRLHF divides
+        elif loss_batch_info is not None:
+            metrics["policy_loss"] *= loss_batch_info["batch_num_tokens"] / loss_batch_info["dp_size"] / tokens
         return status
 
 
