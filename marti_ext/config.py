@@ -157,6 +157,9 @@ class Checkpoint(Section):
     """Steps between checkpoints; there is always one after the last step."""
     keep: int = Field(2, ge=1)
     """How many of the latest are kept."""
+    keep_weights: int = Field(0, ge=0)
+    """Of how many before these the Hugging Face folders are kept, as checkpoints/weights-00003/POLICY, without the
+    optimizer's state."""
 
 
 class Wandb(Section):

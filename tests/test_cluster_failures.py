@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import psutil
 import pytest
 import yaml
 from tiny_models import ROOT, tiny_llama
+from transformers import AutoModelForCausalLM
 
 from marti_ext.build import build_plan
 from marti_ext.config_file import check_config
@@ -27,19 +28,23 @@ MARK = "MARTI_EXT_TEST_RUN"  # in the environment of every process of a run, how
 
 @dataclass
 class Command:
-    """`marti-ext train` in processes of its own."""
+    """`marti-ext train` in processes of its own; what it prints goes to `output`."""
 
     config: Path
     mark: str
     overrides: list[str]
-    process: subprocess.Popen[str] = field(init=False)
+    process: subprocess.Popen[bytes] = field(init=False)
+
+    @property
+    def output(self) -> Path:
+        return self.config.with_name(f"{self.mark}.txt")
 
     def __enter__(self) -> "Command":
         command = [sys.executable, "-m", "marti_ext.cli", "train", str(self.config), *self.overrides]
-        self.process = subprocess.Popen(
-            command, cwd=ROOT, env={**os.environ, MARK: self.mark}, text=True, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )  # fmt: skip
+        with self.output.open("wb") as output:
+            self.process = subprocess.Popen(
+                command, cwd=ROOT, env={**os.environ, MARK: self.mark}, stdout=output, stderr=subprocess.STDOUT
+            )
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -58,25 +63,33 @@ class Command:
         except psutil.Error:
             return False
 
+    def soon(self, condition: Callable[[], Any], seconds: float = 240.0) -> Any:
+        """What `condition` gives once it gives something, while the command runs."""
+        deadline = time.monotonic() + seconds
+        while not (found := condition()):
+            assert time.monotonic() < deadline, f"waited in vain: {self.output.read_text()}"
+            assert self.process.poll() is None, f"ended before its time: {self.output.read_text()}"
+            time.sleep(0.05)
+        return found
+
     def ends(self) -> tuple[int, str]:
         """(exit status, the last line that it printed), within NO_HANG."""
-        output, _ = self.process.communicate(timeout=NO_HANG)
-        return self.process.returncode, output.strip().splitlines()[-1]
+        return self.process.wait(timeout=NO_HANG), self.output.read_text().strip().splitlines()[-1]
 
-
-def soon(condition: Callable[[], Any], seconds: float = 240.0) -> Any:
-    """What `condition` gives once it gives something."""
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
-    return found
+    def leaves_nothing(self, titles: Sequence[str] = ("",)) -> bool:
+        """Whether no such process of the ended command lives on, within NO_HANG."""
+        deadline = time.monotonic() + NO_HANG
+        while any(self.processes(title) for title in titles):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.5)
+        return True
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+def config(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("failures")
-    yield {
+    return {
         "run_dir": str(folder / "run"),
         "seed": 1,
         "steps": 12,
@@ -103,35 +116,37 @@ def test_a_run_whose_engine_actor_or_driver_is_killed_ends_soon_and_goes_on_with
         return max((int(path.name[5:]) for path in run.glob("checkpoints/step-*")), default=0)
 
     with Command(file, "first", ["cluster.max_restarts=1"]) as first:
-        soon(lambda: steps_done() >= 1)
-        [engine, *_] = soon(lambda: first.processes("ray::EngineProcess.generate"))
+        first.soon(lambda: steps_done() >= 1)
+        [engine, *_] = first.soon(lambda: first.processes("ray::EngineProcess.generate"))
         [core] = [child for child in engine.children() if child.cmdline()[0].startswith("VLLM::EngineCore")]
         core.kill()
         done = steps_done()
-        soon(lambda: steps_done() > done)  # restarted by itself
-        [actor, *_] = soon(lambda: first.processes("ray::PolicyProcess.fit"))
+        first.soon(lambda: steps_done() > done)  # restarted by itself
+        first.process.kill()
+        assert first.leaves_nothing(["ray::PolicyProcess", "ray::EngineProcess", "VLLM"])
+    done = steps_done()
+    with Command(file, "second", ["cluster.async_rollout=true"]) as second:
+        second.soon(lambda: steps_done() >= done + 2)
+        [actor, *_] = second.soon(lambda: second.processes("ray::PolicyProcess.fit"))
         actor.kill()
-        status, words = first.ends()
+        status, words = second.ends()
         assert status == 1
         assert words.startswith("marti-ext: policy 'llama': ")
-        soon(lambda: not first.processes(), NO_HANG)
-    done = steps_done()
-    with Command(file, "second", []) as second:
-        soon(lambda: steps_done() > done)
-        soon(lambda: second.processes("ray::PolicyProcess.fit"))
-        second.process.kill()
-        soon(lambda: not [*second.processes("ray::PolicyProcess"), *second.processes("VLLM")], NO_HANG)
-    done = steps_done()
+        assert second.leaves_nothing()
+    steps = steps_done()
     with Command(file, "third", []) as third:
-        soon(lambda: steps_done() > done)
+        third.soon(lambda: third.processes("ray::EngineProcess"))
         third.process.send_signal(signal.SIGINT)
         status, words = third.ends()
         assert (status, words) == (130, "marti-ext: stopped; the same command goes on from the last checkpoint")
-        soon(lambda: not third.processes(), NO_HANG)
+        assert third.leaves_nothing()
 
+    AutoModelForCausalLM.from_pretrained(run / f"checkpoints/step-{steps:05d}/llama")
     stream = build_plan(check_config(config)).stream
-    metrics = [row["step"] for row in read_rows(run / "metrics.jsonl")]
-    assert metrics[: steps_done()] == list(range(steps_done()))  # each step once
-    for step in range(steps_done()):
+    metrics = read_rows(run / "metrics.jsonl")
+    assert [row["step"] for row in metrics[:steps]] == list(range(steps))  # each step once
+    # The first step after a start has no step before it to be rolled out beside.
+    assert [row["staleness"] for row in metrics[done : done + 2]] == [0, 1]
+    for step in range(steps):
         episodes = [json.loads(line) for line in (run / f"episodes-{step:05d}.jsonl").open()]
         assert [episode["task"]["id"] for episode in episodes] == [task.id for task in stream.batch(step, 4)]

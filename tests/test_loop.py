@@ -121,6 +121,29 @@ def test_only_the_latest_checkpoints_are_kept(tiny_config: dict[str, Any]) -> No
     assert sorted(path.name for path in (folder / "checkpoints").iterdir()) == ["step-00004", "step-00005"]
 
 
+def test_of_older_checkpoints_the_weights_alone_are_kept_where_wanted(tiny_config: dict[str, Any]) -> None:
+    limits = {"every": 1, "keep": 1, "keep_weights": 2}
+    folder = run(tiny_config, steps=3, checkpoint=limits) / "checkpoints"
+    assert sorted(path.name for path in folder.iterdir()) == ["step-00003", "weights-00001", "weights-00002"]
+    files = {path.relative_to(folder / "weights-00002").as_posix() for path in folder.glob("weights-00002/**/*")}
+    assert {"a/model.safetensors", "b/config.json"} <= files
+    assert not files & {"state.json", "rng.pt", "a/trainer.pt", "b/trainer.pt"}
+    (folder / "weights-00002" / "state.json").touch()  # as a kill in the middle of it leaves
+    shutil.copytree(folder / "weights-00001", folder / "weights-00001-mine")
+    run(tiny_config, steps=4, checkpoint=limits)
+    kept = ["step-00004", "weights-00001-mine", "weights-00002", "weights-00003"]
+    assert sorted(path.name for path in folder.iterdir()) == kept
+    assert not (folder / "weights-00002" / "state.json").exists()
+    shutil.rmtree(folder / "step-00004")  # made again, its older ones, too
+    run(tiny_config, steps=4, checkpoint=limits)
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "step-00004",
+        "weights-00001-mine",
+        "weights-00002",
+        "weights-00003",
+    ]
+
+
 def test_a_checkpoint_cut_short_by_a_kill_is_not_resumed_from(tiny_config: dict[str, Any]) -> None:
     folder = run(tiny_config)
     (folder / "checkpoints" / ".unfinished-step-00003" / "a").mkdir(parents=True)

@@ -52,3 +52,18 @@ def test_the_quickstart_takes_a_step_and_its_ratios_start_at_one(smollm2: Path, 
     assert rows
     assert max(row["ratio_deviation"] for row in rows) < 1e-4
     assert AutoModelForCausalLM.from_pretrained(checkpoint / "ada").num_parameters() == 134_515_008
+
+
+@pytest.mark.slow
+def test_the_model_takes_a_step_through_ray_vllm_and_deepspeed(smollm2: Path, tmp_path: Path) -> None:
+    overrides = [f"policies.{name}.model={smollm2}" for name in ("ada", "bob")]
+    overrides += [f"run_dir={tmp_path}", f"data.sources.0.path={ROOT}/examples/data/word_problems.jsonl"]
+    checkpoint = train(load_config(ROOT / "configs/comas/smollm2_cluster.yaml", overrides), Console(file=StringIO()))
+    assert [len(episode.turns) for episode in read_episodes(tmp_path)] == [3, 3]
+    rows = [row for row in read_rows(tmp_path / "metrics.jsonl") if not row["skipped"]]
+    assert rows
+    assert max(row["ratio_deviation"] for row in rows) < 0.2  # bf16, by two engines
+    for row in rows:
+        trained = AutoModelForCausalLM.from_pretrained(checkpoint / row["policy"]).state_dict()
+        untrained = AutoModelForCausalLM.from_pretrained(smollm2).state_dict()
+        assert any(not trained[name].equal(weights) for name, weights in untrained.items())

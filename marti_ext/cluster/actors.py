@@ -17,6 +17,7 @@ from openrlhf.trainer.ray.launcher import ReferenceModelActor  # noqa: E402
 from openrlhf.trainer.ray.ppo_actor import ActorPPOTrainer, PolicyModelActor  # noqa: E402
 
 from marti_ext.seeds import derive_seed  # noqa: E402
+from marti_ext.training.base import DEEPSPEED_STATE  # noqa: E402
 from marti_ext.training.schedule import learning_rate_factor  # noqa: E402
 from patches.remote_code import remote_code  # noqa: E402
 
@@ -26,7 +27,6 @@ def _wrapped(actor: Any) -> Any:
     return actor.__ray_metadata__.modified_class.__ray_actor_class__
 
 
-DEEPSPEED_FOLDER = "_actor"  # where OpenRLHF keeps DeepSpeed's state below ckpt.path
 # Asked whether the process lives, on a thread of its own while the other one trains.
 _ALIVE = {"alive": 1}
 
@@ -89,7 +89,7 @@ class PolicyProcess(_wrapped(PolicyModelActor)):  # type: ignore[misc]
 
     def load_checkpoint(self, folder: str) -> None:
         """Take back weights, optimiser and schedule that save_checkpoint wrote to `folder`/_actor."""
-        found, _ = self.strategy.load_ckpt(self.actor.model, str(Path(folder) / DEEPSPEED_FOLDER))
+        found, _ = self.strategy.load_ckpt(self.actor.model, str(Path(folder) / DEEPSPEED_STATE))
         if found is None:
             raise FileNotFoundError(f"{folder} holds no DeepSpeed checkpoint")
 
@@ -128,6 +128,8 @@ class EngineProcess(_wrapped(vllm_engine.RolloutRayActor)):  # type: ignore[misc
             os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
             options.pop("gpu_memory_utilization")
             options["enable_sleep_mode"] = False
+            # For a seeded request whose prompt it computes in parts vLLM rewinds a generator; on a CPU that fails.
+            options["enable_chunked_prefill"] = False
         await super().__init__(*arguments, **options)
 
     async def pid(self) -> int:

@@ -9,6 +9,8 @@ from marti_ext.backends.base import TokenBackend
 from marti_ext.types import Floats, Sample
 
 Metrics = dict[str, Any]
+# What a trainer goes on from, beside the weights in a policy's folder: the local one's file, DeepSpeed's folder.
+LOCAL_STATE, DEEPSPEED_STATE = "trainer.pt", "_actor"
 
 
 class NonFiniteError(RuntimeError):

@@ -1,4 +1,4 @@
-"""Checkpoints: every policy or none, written beside and renamed, the latest few kept."""
+"""Checkpoints: every policy or none, written beside and renamed; of older ones the weights, or nothing, are kept."""
 
 import json
 import os
@@ -6,7 +6,7 @@ import pickle
 import random
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,10 @@ import torch
 from safetensors import SafetensorError
 
 from marti_ext.errors import UserError
-from marti_ext.training.base import PolicyTrainer
+from marti_ext.training.base import DEEPSPEED_STATE, LOCAL_STATE, PolicyTrainer
 
 SCHEMA_VERSION = 1
+STEP, WEIGHTS = "step", "weights"  # folders that a run goes on from, and those that hold weights alone
 STATE_FILE = "state.json"
 RNG_FILE = "rng.pt"
 # What reading a damaged file raises, in json, torch, safetensors and transformers.
@@ -25,11 +26,16 @@ DAMAGES = (OSError, ValueError, KeyError, TypeError, RuntimeError, EOFError, pic
 
 
 class Checkpoints:
-    """The checkpoints of one run: `folder/step-00003/<policy>/` is a Hugging Face folder after three steps."""
+    """The checkpoints of one run: `folder/step-00003/<policy>/` is a Hugging Face folder after three steps.
 
-    def __init__(self, folder: Path, keep: int) -> None:
+    The latest `keep` can be gone on from; of `keep_weights` before them `folder/weights-00003/<policy>/` stays, the
+    Hugging Face folders alone.
+    """
+
+    def __init__(self, folder: Path, keep: int, keep_weights: int = 0) -> None:
         self.folder = folder
         self.keep = keep
+        self.keep_weights = keep_weights
 
     def latest(self) -> Path | None:
         """The latest whole checkpoint; what a kill left half-written is not one."""
@@ -38,7 +44,7 @@ class Checkpoints:
 
     def save(self, steps_done: int, trainers: Mapping[str, PolicyTrainer]) -> Path:
         """Write every policy after `steps_done` steps, then let the oldest go. The step is the data position."""
-        target = self.folder / f"step-{steps_done:05d}"
+        target = self.folder / f"{STEP}-{steps_done:05d}"
         unfinished = self.folder / f".unfinished-{target.name}"
         self.sweep()
         for name, trainer in trainers.items():
@@ -50,14 +56,25 @@ class Checkpoints:
         _flush(unfinished)
         unfinished.rename(target)
         for old in self._whole()[: -self.keep]:
+            weights = self.folder / old.name.replace(STEP, WEIGHTS)
+            self._remove([weights] if weights.exists() else [])  # of steps that were made again
+            old.rename(weights)
+        self._remove(self._numbered(WEIGHTS)[: -self.keep_weights or None])
+        return target
+
+    def _remove(self, folders: Sequence[Path]) -> None:
+        for old in folders:
             old.rename(self.folder / f".unfinished-{old.name}")  # a kill must not leave half of it under its name
         self.sweep()
-        return target
 
     def sweep(self) -> None:
         """Remove what a kill left half-written or half-removed."""
         for stale in self.folder.glob(".unfinished-*"):
             shutil.rmtree(stale)
+        for weights in self._numbered(WEIGHTS):
+            for state in (STATE_FILE, RNG_FILE, f"*/{LOCAL_STATE}", f"*/{DEEPSPEED_STATE}"):
+                for stale in weights.glob(state):
+                    shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
 
     def load(self, checkpoint: Path, trainers: Mapping[str, PolicyTrainer]) -> int:
         """Take every policy back: the number of steps done. Raises UserError if one is missing."""
@@ -88,14 +105,17 @@ class Checkpoints:
         return int(state["steps_done"])
 
     def _whole(self) -> list[Path]:
+        return [path for path in self._numbered(STEP) if (path / STATE_FILE).is_file()]
+
+    def _numbered(self, kind: str) -> list[Path]:
         """By steps; a copy under another name is the user's."""
-        found = {_steps_done(file.parent): file.parent for file in self.folder.glob(f"step-*/{STATE_FILE}")}
+        found = {_steps_done(path, kind): path for path in self.folder.glob(f"{kind}-*")}
         return [found[steps] for steps in sorted(steps for steps in found if steps is not None)]
 
 
 def _is_whole(policy: Path) -> bool:
     """Weights, and the state of either trainer."""
-    state = (policy / "trainer.pt").is_file() or (policy / "_actor" / "latest").is_file()
+    state = (policy / LOCAL_STATE).is_file() or (policy / DEEPSPEED_STATE / "latest").is_file()
     return state and any(policy.glob("*.safetensors"))
 
 
@@ -109,8 +129,8 @@ def _flush(folder: Path) -> None:
             os.close(descriptor)
 
 
-def _steps_done(checkpoint: Path) -> int | None:
-    match = re.fullmatch(r"step-(\d{5,})", checkpoint.name)
+def _steps_done(checkpoint: Path, kind: str = STEP) -> int | None:
+    match = re.fullmatch(rf"{kind}-(\d{{5,}})", checkpoint.name)
     return int(match[1]) if match else None
 
 

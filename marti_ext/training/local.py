@@ -17,14 +17,12 @@ from torch.optim.lr_scheduler import LambdaLR
 from marti_ext.backends.hf import HFBackend
 from marti_ext.backends.hf_model import load_weights
 from marti_ext.seeds import derive_seed
-from marti_ext.training.base import Metrics, NonFiniteError, PolicyTrainer
+from marti_ext.training.base import LOCAL_STATE, Metrics, NonFiniteError, PolicyTrainer
 from marti_ext.training.log_probs import by_length, collate, row_log_probs, tail, token_log_probs
 from marti_ext.training.loss import clipped_policy_loss, kl_estimate
 from marti_ext.training.options import TrainingOptions
 from marti_ext.training.schedule import learning_rate_factor
 from marti_ext.types import Floats, Sample
-
-STATE_FILE = "trainer.pt"
 
 
 class LocalTrainer(PolicyTrainer):
@@ -68,11 +66,11 @@ class LocalTrainer(PolicyTrainer):
     def save(self, folder: Path) -> None:
         self.policy.save(folder)
         state = {"optimizer": self._optimizer.state_dict(), "schedule": self._schedule.state_dict()}
-        torch.save(state, folder / STATE_FILE)
+        torch.save(state, folder / LOCAL_STATE)
 
     def load(self, folder: Path) -> None:
         load_weights(self.policy, folder)
-        state = torch.load(folder / STATE_FILE, map_location=self.policy.device, weights_only=True)
+        state = torch.load(folder / LOCAL_STATE, map_location=self.policy.device, weights_only=True)
         self._optimizer.load_state_dict(state["optimizer"])
         self._schedule.load_state_dict(state["schedule"])
 

@@ -157,7 +157,7 @@ def train(config: Config, console: Console | None = None, on_step: OnStep = lamb
 
 def _run(config: Config, plan: Plan, team: Started, folder: RunFolder, console: Console, on_step: OnStep) -> Path:
     run = Run(config, plan, team.agents, team.trainers, folder, RunProgress(console))
-    checkpoints = Checkpoints(folder.checkpoints, config.checkpoint.keep)
+    checkpoints = Checkpoints(folder.checkpoints, config.checkpoint.keep, config.checkpoint.keep_weights)
     latest = checkpoints.latest()
     first = checkpoints.load(latest, team.trainers) if latest else 0
     checkpoints.sweep()
