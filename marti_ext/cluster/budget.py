@@ -1,0 +1,91 @@
+"""How many calls, rows, updates and tokens a step brings, before there is a model."""
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+
+from marti_ext.backends.scripted import ScriptedBackend
+from marti_ext.build import build_agents
+from marti_ext.config import Config, HFPolicy
+from marti_ext.rollout import run_episodes
+from marti_ext.types import Episode, Task
+from marti_ext.workflows.base import Workflow
+
+# What parsers of answers and of scores both read, so that no workflow takes its way for failures.
+REPLY = "The answer is \\boxed{1}. <score>2</score>"
+ALIKE, MEAN_OVER = 4, 256  # episodes that tell whether chance counts, and then those whose mean is taken
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Calls of one episode: {(agent, interaction): how many}, a mean where `random`."""
+
+    of: Mapping[tuple[str, str], float]
+    random: bool
+    failure: str = ""  # why nothing could be counted
+
+    def total(self) -> float:
+        return sum(self.of.values())
+
+    def by_interaction(self) -> dict[str, float]:
+        counts: defaultdict[str, float] = defaultdict(float)
+        for (_, interaction), calls in self.of.items():
+            counts[interaction] += calls
+        return dict(counts)
+
+
+@dataclass(frozen=True)
+class PolicyBudget:
+    """Of one policy and step; tokens are upper bounds, and rows, too, where a reward leaves turns out."""
+
+    policy: str
+    calls: float
+    rows: float
+    updates: int
+    generated_tokens: float
+    training_tokens: float | None  # None without a context_window
+
+
+def count_calls(config: Config, workflow: Workflow) -> Calls:
+    """Calls of the configured team in scripted episodes of a made-up task; no reply ends a workflow early."""
+    backends = {name: ScriptedBackend([REPLY]) for name in config.policies}
+    for name, policy in config.policies.items():
+        if isinstance(policy, HFPolicy):
+            backends[name].context_window = policy.context_window
+    agents = build_agents(config, backends, training=False)
+    task = Task("made-up", "What is 1 + 0?", "1", config.data.sources[0].kind)
+
+    def episodes(copies: int) -> list[Episode]:
+        return asyncio.run(run_episodes(workflow, [task], agents, seed=config.seed, copies=copies))
+
+    found = episodes(ALIKE)
+    if failed := next((one for one in found if one.status != "ok"), None):
+        return Calls({}, random=False, failure=(failed.error or failed.status).partition("\n")[0])
+    counts = [Counter((turn.agent, turn.interaction) for turn in one.turns) for one in found]
+    if all(one == counts[0] for one in counts):
+        return Calls(dict(counts[0]), random=False)
+    turns = Counter((turn.agent, turn.interaction) for one in episodes(MEAN_OVER) for turn in one.turns)
+    return Calls({key: count / MEAN_OVER for key, count in turns.items()}, random=True)
+
+
+def policy_budgets(config: Config, calls: Calls) -> list[PolicyBudget]:
+    """The step of every policy: rollout.tasks_per_step x copies_per_task episodes, then its updates."""
+    episodes = config.rollout.tasks_per_step * config.rollout.copies_per_task
+    budgets = []
+    for name, policy in config.policies.items():
+        asked = rows = generated = 0.0
+        for agent in (agent for agent in config.agents if agent.policy == name):
+            own = episodes * sum(count for (who, _), count in calls.of.items() if who == agent.name)
+            asked += own
+            rows += own if agent.trainable else 0
+            generated += own * agent.sampling.max_tokens
+        updates, training = 0, None
+        if isinstance(policy, HFPolicy):
+            options = policy.training
+            updates = ceil(rows / options.batch_size) * options.max_epochs
+            if policy.context_window is not None:
+                training = rows * policy.context_window * options.max_epochs
+        budgets.append(PolicyBudget(name, asked, rows, updates, generated, training))
+    return budgets
