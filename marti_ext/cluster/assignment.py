@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from marti_ext.cluster.placement import NodeResources, Placement
+from marti_ext.cluster.placement import NodeResources, Part, Placement
 from marti_ext.errors import UserError
 
 
@@ -23,27 +23,28 @@ def assign(placement: Placement, nodes: Sequence[NodeResources]) -> dict[str, li
     first. Raises UserError, with both numbers, where the free GPUs lie on too many nodes for that.
     """
     free = [list(range(int(min(node.gpus, node.cpus)))) for node in nodes]
-    widths = {
-        group: max(part.node_gpus for part in placement.parts if part.group == group) for group in placement.groups
+    widest = {
+        group: max((part for part in placement.parts if part.group == group), key=lambda part: part.node_gpus)
+        for group in placement.groups
     }
     places: dict[str, list[Place]] = {}
-    for group in sorted(placement.groups, key=lambda group: -widths[group]):
-        count, width = placement.groups[group], widths[group]
+    for group, part in sorted(widest.items(), key=lambda item: -item[1].node_gpus):
+        count, width = placement.groups[group], part.node_gpus
         one_node = any(len(gpus) >= count for gpus in free)
         sizes = [count] if one_node else [width] * (count // width) + [1] * (count % width)
-        places[group] = sorted(place for size in sizes for place in _take(free, size, group))
+        places[group] = sorted(place for size in sizes for place in _take(free, size, part))
     return {group: places[group] for group in placement.groups}
 
 
-def _take(free: list[list[int]], size: int, group: str) -> list[Place]:
+def _take(free: list[list[int]], size: int, part: Part) -> list[Place]:
     """Take `size` GPUs of the first node that has them."""
     for node, gpus in enumerate(free):
         if len(gpus) >= size:
             taken, free[node] = gpus[:size], gpus[size:]
             return [Place(node, gpu) for gpu in taken]
     raise UserError(
-        f"{group}: needs {size} GPUs on one node; beside the other parts no node of the described cluster has more "
-        f"than {max(map(len, free))} left"
+        f"policies.{part.policy}: its {part.role} needs {size} GPUs on one node; beside the other parts no node of "
+        f"the described cluster has more than {max(map(len, free))}"
     )
 
 

@@ -1,4 +1,4 @@
-"""`marti-ext train --dry-run`: where a run would be placed and what it would take. Starts, writes and loads nothing."""
+"""`marti-ext train --dry-run`: where a run would be placed, and what it would take. It starts and writes nothing."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -166,10 +166,12 @@ def _refusal(config: Config, placement: Placement, memory: Mapping[str, PolicyMe
         needs = _needs(config, parts, memory)
         phase = max(PHASES, key=lambda phase: needs[phase])
         if needs[phase] > limit * GIB:
-            names = ", ".join(dict.fromkeys(part.policy for part in parts))
+            names, roles = (
+                ", ".join(dict.fromkeys(words)) for words in zip(*((p.policy, p.role) for p in parts), strict=True)
+            )
             return (
-                f"policies.{names}: {phase} needs {_gib(needs[phase])} GiB of a GPU ({', '.join(p.role for p in parts)}), "
-                f"but cluster.gpu_memory is {limit:g} GiB"
+                f"policies.{names}: {phase} needs {_gib(needs[phase])} GiB of a GPU ({roles}), but cluster.gpu_memory "
+                f"is {limit:g} GiB"
             )
     for name, one in memory.items():
         policy = config.policies[name]
@@ -197,20 +199,16 @@ def _gib(size: float) -> str:
 def _show_budget(config: Config, calls: Calls, console: Console) -> None:
     rollout = config.rollout
     episodes = rollout.tasks_per_step * rollout.copies_per_task
-    say(
-        console,
-        f"\n{episodes} episodes a step ({rollout.tasks_per_step} tasks x {rollout.copies_per_task}), {config.steps} "
-        "steps",
-    )
+    say(console, f"\nepisodes     {episodes} a step ({rollout.tasks_per_step} tasks x {rollout.copies_per_task})")
     if calls.failure:
         say(console, f"calls        not counted: the workflow fails on a made-up task: {calls.failure}")
         return
-    about = "about " if calls.random else ""
-    each = ", ".join(f"{name} {count:.4g}" for name, count in sorted(calls.by_interaction().items()))
-    drawn = "; chance decides who speaks: means over scripted episodes" if calls.random else ""
-    say(console, f"calls        {about}{calls.total():.4g} an episode ({each}){drawn}")
-    table = Table("policy", title="A step at most: calls, rows, updates, tokens")
-    for column in ("calls", "rows", "updates", "batch", "generated tokens", "training tokens", "updates in all"):
+    about = "~" if calls.random else ""
+    each = ", ".join(f"{about}{number:.4g} {name}" for name, number in calls.by_interaction().items())
+    chance = "; ~ expected, since chance decides who speaks" if calls.random else ""
+    say(console, f"calls        {about}{calls.total():.4g} an episode: {each}{chance}")
+    table = Table("policy", title=f"A step, of {config.steps}; rows and tokens at the most")
+    for column in ("calls", "rows", "updates", "batch", "generated tokens", "training tokens", "updates of the run"):
         table.add_column(column, justify="right")
     for one in policy_budgets(config, calls):
         policy = config.policies[one.policy]
@@ -220,8 +218,9 @@ def _show_budget(config: Config, calls: Calls, console: Console) -> None:
             f"{about}{one.rows:,.0f}",
             f"{about}{one.updates}",
             str(policy.training.batch_size) if isinstance(policy, HFPolicy) else "-",
-            f"{one.generated_tokens:,.0f}",
-            "-" if one.training_tokens is None else f"{one.training_tokens:,.0f}",
+            f"{about}{one.generated_tokens:,.0f}",
+            "-" if one.training_tokens is None else f"{about}{one.training_tokens:,.0f}",
             f"{about}{one.updates * config.steps:,}",
         )
     show_table(console, table)
+    say(console, "             a row for each call of a trained agent, less those that the reward leaves out")

@@ -37,7 +37,7 @@ class States:
 
 @dataclass(frozen=True)
 class Engine:
-    """A vLLM rank. `budget` is its share of the GPU, weights and KV cache; `cache_tokens` fit into an engine's cache."""
+    """A vLLM rank: of its `budget` on the GPU, what its weights leave is the KV cache of so many tokens."""
 
     weights: float
     budget: float
@@ -62,7 +62,7 @@ class PolicyMemory:
         return self.states.weights if self.states_sleep else self.states.all
 
     def host(self, role: str) -> float:
-        """What a rank of the part keeps on the host at its most; sleeping engines (level 1) keep their weights there."""
+        """What a rank of the part keeps on the host at its most; engines that sleep (level 1) keep their weights."""
         if role == "engine":
             return self.engine.weights if self.engine_sleeps else 0.0
         if role == "ref":
