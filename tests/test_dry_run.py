@@ -78,18 +78,29 @@ def test_four_agents_of_3b_take_what_the_paper_says(capsys: pytest.CaptureFixtur
     # Two ranks, stage 3: 2 P / 2 = 3.09e9 B = 2.874 GiB of weights, as much of gradients; gathered 2e9 B = 1.863 GiB;
     # on the host (12 + 4) P / 2 = 24.69e9 B = 22.99 GiB. vLLM: 2 P = 5.748 GiB, 0.6 * 80 = 48 GiB; a cached token
     # takes 2 * 2 B * 36 layers * 2 heads * 128 = 36864 B: (48 - 5.748) GiB / 36864 = 1230678 tokens.
-    memory = ["2.9", "2.9", "0.0", "1.9", "23.0", "5.7", "48.0", "1,230,678"]
+    memory = ["2.9", "2.9", "0.0", "1.9", "23.0", "-", "5.7", "48.0", "1,230,678"]
     assert states == ["agent-3", "3,085,938,688", "3", *memory]
     # Rollout 48 + 2 * 2.874 = 53.75; hand-over 5.748 + 2 * 2.874; training 2 * 2.874 + 1.863 = 7.61. Of the other
     # 72.39 GiB a token takes 10 * 151936 + 2 * 2048 * 36 + 17 * 2048 + 8 * 11008 = 1789696 B, in two rows: 21715.
     [peak] = cells(text, "node 0: GPUs 6-7")
-    assert peak[2:] == ["53.7", "11.5", "7.6", "72.4", "~21,715 of 32,768"]
+    assert peak[2:] == ["53.7", "11.5", "7.6", "72.4", "21,715 of 32,768"]
     assert "node 0: 229.9 GiB" in text  # 8 * (22.99 + 5.748), the engines' weights while they sleep
     # 2 waves * 4 agents, each with a solution, an evaluation, a scoring = 24 calls, 6 of each agent; 64 * 4 episodes
     # make 1536, 24 updates of 64 rows, 744 in 31 steps; 1536 * 4096 and 1536 * 32768 tokens.
     assert "24 an episode: 8 solution, 8 evaluation, 8 scoring" in text
     assert step == ["agent-3", "1,536", "1,536", "24", "64", "6,291,456", "50,331,648", "744"]
     assert text.count(".jsonl is missing") == 3
+
+
+def test_a_reference_model_has_its_place_and_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    text = shown(capsys, str(L4), "training.kl_loss_coef=0.1", "openrlhf.ds.grad_accum_dtype=fp32")
+    placed, states, _ = cells(text, "agent-0")
+    assert placed[2] == "node 0: GPUs 0-1"
+    # Split over its two ranks, too: 2 P / 2 = 2.874 GiB, and gradients of 4 P / 2 = 5.748 GiB.
+    assert (states[4], states[8]) == ("5.7", "2.9")
+    [peak] = cells(text, "node 0: GPUs 0-1")
+    # Rollout 48 + 2.874 + 5.748 + 2.874; hand-over 5.748 for 48; training 2.874 + 5.748 + 1.863 + 2.874.
+    assert peak[1:5] == ["agent-0: engine, actor, ref", "59.5", "17.2", "13.4"]
 
 
 def test_nothing_heavy_is_imported() -> None:

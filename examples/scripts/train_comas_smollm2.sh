@@ -5,5 +5,5 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 PATH="$PWD/.venv/bin:$PATH"
-[ -e models/SmolLM2-135M-Instruct ] || python examples/smollm2.py models/SmolLM2-135M-Instruct
+python examples/smollm2.py models/SmolLM2-135M-Instruct
 exec marti-ext train configs/comas/smollm2_cluster.yaml ${RAY_ADDRESS:+"cluster.address=$RAY_ADDRESS"} "$@"

@@ -1,6 +1,6 @@
 """Which GPUs of a described cluster a placement takes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -54,11 +54,6 @@ def told(places: Sequence[Place]) -> str:
         f"node {node}: {_numbers([place.gpu for place in on_node])}"
         for node, on_node in groupby(sorted(places), key=lambda place: place.node)
     )
-
-
-def by_node(places: Mapping[str, Sequence[Place]], group: str) -> dict[int, int]:
-    """{node: how many places of the group are on it}"""
-    return {node: len(list(found)) for node, found in groupby(sorted(places[group]), key=lambda place: place.node)}
 
 
 def _numbers(gpus: Sequence[int]) -> str:

@@ -80,7 +80,13 @@ def policy_memory(shape: ModelShape, args: SimpleNamespace, gpu: float) -> Polic
     reference = 2 * own / reference_ranks
     offloaded = args.ref.offload
     return PolicyMemory(
-        states=model_states(own, ranks=ranks, stage=stage, adam_offload=args.ds.adam_offload),
+        states=model_states(
+            own,
+            ranks=ranks,
+            stage=stage,
+            adam_offload=args.ds.adam_offload,
+            gradient_bytes=4 if args.ds.grad_accum_dtype == "fp32" else 2,
+        ),
         reference=0.0 if offloaded else reference,
         reference_host=reference if offloaded else 0.0,
         engine=engine_memory(shape, args.vllm.tensor_parallel_size, args.vllm.gpu_memory_utilization * gpu),
@@ -91,15 +97,15 @@ def policy_memory(shape: ModelShape, args: SimpleNamespace, gpu: float) -> Polic
     )
 
 
-def model_states(parameters: float, *, ranks: int, stage: int, adam_offload: bool) -> States:
+def model_states(parameters: float, *, ranks: int, stage: int, adam_offload: bool, gradient_bytes: int = 2) -> States:
     """Mixed-precision AdamW under ZeRO (arXiv:1910.02054, section 3 and figure 1).
 
-    2P weights and 2P gradients in bf16, 12P of float32 master weights and two moments. Stage 1 splits the 12P over N
-    ranks, stage 2 the gradients, too, stage 3 the weights, too; of these at most 10^9 are gathered at a time (bf16).
-    With adam_offload the 12P / N are on the host, with float32 gradients of 4P / N (as DeepSpeed's
-    estimate_zero3_model_states_mem_needs counts them).
+    2P weights and 2P gradients in bf16 (4P in float32 with ds.grad_accum_dtype fp32), 12P of float32 master weights
+    and two moments. Stage 1 splits the 12P over N ranks, stage 2 the gradients, too, stage 3 the weights, too; of
+    these at most 10^9 are gathered at a time (bf16). With adam_offload the 12P / N are on the host, with float32
+    gradients of 4P / N (as DeepSpeed's estimate_zero3_model_states_mem_needs counts them).
     """
-    weights, gradients, optimizer = 2 * parameters, 2 * parameters, 12 * parameters
+    weights, gradients, optimizer = 2 * parameters, gradient_bytes * parameters, 12 * parameters
     if stage >= 1:
         optimizer /= ranks
     if stage >= 2:
