@@ -53,6 +53,11 @@ class Placement:
 
 def plan_placement(config: Config, arguments: Mapping[str, SimpleNamespace], *, needs_reference: bool) -> Placement:
     """The parts of every policy. Raises UserError for numbers that `cluster.colocate` cannot bring together."""
+    if config.cluster.async_rollout and config.cluster.colocate != "none":
+        raise UserError(
+            f"cluster.async_rollout: engines sample while actors train, so they cannot share GPUs: with it "
+            f"cluster.colocate must be none, not {config.cluster.colocate}"
+        )
     trained = {agent.policy for agent in config.agents if agent.trainable}
     parts: list[Part] = []
     groups: dict[str, int] = {}

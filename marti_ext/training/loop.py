@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +14,7 @@ from marti_ext.agent import Agent
 from marti_ext.build import Plan, build_plan
 from marti_ext.config import Config
 from marti_ext.episode_metrics import policy_metrics
+from marti_ext.errors import LostProcessError
 from marti_ext.experience.base import ReferenceLogProbs
 from marti_ext.progress import RunProgress, say
 from marti_ext.records import write_episodes
@@ -41,6 +42,12 @@ class Run:
     progress: RunProgress
     seconds: dict[str, float] = field(default_factory=dict)  # of the running step, by stage
     rollout_tokens: int = 0  # of the running step
+    ahead: Future[list[Episode]] | None = None  # with cluster.async_rollout: the next step's episodes
+    staleness: int = 0  # of the running step's episodes: updates of the weights, in steps, that they did not see
+
+    @property
+    def asynchronous(self) -> bool:
+        return self.config.backend == "openrlhf" and self.config.cluster.async_rollout
 
     @property
     def reference(self) -> ReferenceLogProbs:
@@ -68,7 +75,22 @@ class Run:
     def _rollout(self, step: int) -> list[Episode]:
         self.progress.stage("rollout", self.config.rollout.tasks_per_step * self.config.rollout.copies_per_task)
         with _timed(self.seconds, "rollout"):
-            return roll_out(self.config, self.plan, self.agents, step, lambda _: self.progress.advance())
+            self.staleness = int(self.ahead is not None)
+            if self.ahead is not None:
+                episodes = self.ahead.result()
+            else:
+                episodes = roll_out(self.config, self.plan, self.agents, step, lambda _: self.progress.advance())
+        self.ahead = self._begin(step + 1) if self.asynchronous else None
+        return episodes
+
+    def _begin(self, step: int) -> Future[list[Episode]] | None:
+        """Roll out a later step beside the training of this one, by the weights from before it."""
+        if step >= self.config.steps:
+            return None
+        pool = ThreadPoolExecutor(1, "rollout")
+        ahead = pool.submit(roll_out, self.config, self.plan, self.agents, step, lambda _: None)
+        pool.shutdown(wait=False)
+        return ahead
 
     def _experience(self, episodes: Sequence[Episode]) -> Mapping[str, list[Sample]]:
         finished = [episode for episode in episodes if episode.status == "ok"]
@@ -87,9 +109,12 @@ class Run:
         self.progress.stage("training", len(self.trainers))
         with _timed(self.seconds, "training"):
             for name, metrics in self._updates(samples, step):
-                rows.append({"step": step, "policy": name, **policy_metrics(episodes, name), **metrics})
+                stale = {"staleness": self.staleness} if self.asynchronous else {}
+                rows.append({"step": step, "policy": name, **policy_metrics(episodes, name), **stale, **metrics})
                 self.progress.advance()
         with _timed(self.seconds, "publish"):
+            if self.ahead is not None:
+                wait([self.ahead])  # no reply is sampled from two sets of weights
             for trainer in self.trainers.values():
                 trainer.publish()
         return rows
@@ -110,15 +135,24 @@ class Run:
 def train(config: Config, console: Console | None = None, on_step: OnStep = lambda steps_done, agents: None) -> Path:
     """Train every policy for `config.steps` steps: the last checkpoint, `<checkpoint>/<policy>` a Hugging Face folder.
 
-    Goes on from the latest checkpoint in the run folder. Raises UserError for bad input, before anything is written,
-    and NonFiniteError.
+    Goes on from the latest checkpoint in the run folder, also by itself after a lost process, where
+    `cluster.max_restarts` allows it. Raises UserError for bad input, before anything is written, NonFiniteError, and
+    LostProcessError.
     """
     console = console or Console()
-    seed_generators(config.seed)
-    plan = build_plan(config)
     folder = RunFolder(Path(config.run_dir))
-    with started(config, plan) as team, folder.opened(config):
-        return _run(config, plan, team, folder, console, on_step)
+    restarts = config.cluster.max_restarts
+    while True:
+        seed_generators(config.seed)
+        plan = build_plan(config)
+        try:
+            with started(config, plan) as team, folder.opened(config):
+                return _run(config, plan, team, folder, console, on_step)
+        except LostProcessError as error:
+            if not restarts:
+                raise
+            restarts -= 1
+            say(console, f"{error}\nGoing on from the last checkpoint; restarts left: {restarts}")
 
 
 def _run(config: Config, plan: Plan, team: Started, folder: RunFolder, console: Console, on_step: OnStep) -> Path:
