@@ -35,9 +35,7 @@ class Plan:
 
 def build_plan(config: Config) -> Plan:
     """The plug-ins and the tasks. Raises UserError naming the key, or the file and line."""
-    workflow = build_plugin("workflow", Workflow, config.workflow.name, config.workflow.options)  # type: ignore[type-abstract]
-    reward = build_plugin("reward", RewardFunction, config.reward.name, config.reward.options)  # type: ignore[type-abstract]
-    maker = build_plugin("experience", ExperienceMaker, config.experience.name, config.experience.options)  # type: ignore[type-abstract]
+    workflow, reward, maker = build_plugins(config)
     stream = load_stream(config.data, needs_label=reward.needs_label, seed=config.seed)
     if config.rollout.tasks_per_step > len(stream):
         raise UserError(
@@ -47,6 +45,14 @@ def build_plan(config: Config) -> Plan:
     workflow.check(stream.tasks)
     reward.check(stream.tasks)
     return Plan(workflow, reward, maker, stream)
+
+
+def build_plugins(config: Config) -> tuple[Workflow, RewardFunction, ExperienceMaker]:
+    """What the three stages are made of. Raises UserError naming the key."""
+    workflow = build_plugin("workflow", Workflow, config.workflow.name, config.workflow.options)  # type: ignore[type-abstract]
+    reward = build_plugin("reward", RewardFunction, config.reward.name, config.reward.options)  # type: ignore[type-abstract]
+    maker = build_plugin("experience", ExperienceMaker, config.experience.name, config.experience.options)  # type: ignore[type-abstract]
+    return workflow, reward, maker
 
 
 def build_backends(policies: Mapping[str, Policy], seed: int) -> dict[str, Backend]:

@@ -50,6 +50,11 @@ def exit_status(program: str, command: Callable[[], None], stopped: str) -> int:
 
 def _train(options: argparse.Namespace, console: Console) -> None:
     config = load_config(options.config, options.overrides)
+    if options.dry_run:
+        from marti_ext.cluster.dry_run import dry_run
+
+        dry_run(config, console)
+        return
     from marti_ext.report import draw
     from marti_ext.training.loop import train
 
@@ -102,6 +107,11 @@ def _parser() -> argparse.ArgumentParser:
         description="Train a team as a YAML config says. The same command goes on from the last checkpoint.",
         epilog=_key_table(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    train.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print where the run would be placed and what it would take; run nothing",
     )
     rollout = commands.add_parser(
         "rollout",

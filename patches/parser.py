@@ -39,9 +39,24 @@ def validated(arguments: Sequence[str]) -> tuple[SimpleNamespace, list[str]]:
     return scope["args"], [line for line in printed.getvalue().splitlines() if line.strip()]
 
 
+def _nested(arguments: argparse.Namespace) -> Any:
+    """OpenRLHF's `hierarchize`, from its file: the package around it imports torch and DeepSpeed, for many seconds."""
+    cli = importlib.util.find_spec(MODULE)
+    assert cli is not None
+    assert cli.origin is not None
+    spec = importlib.util.spec_from_file_location(
+        "patches_openrlhf_config", Path(cli.origin).parents[1] / "utils/config.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.hierarchize(arguments)
+
+
 def _parser_and_scope() -> tuple[argparse.ArgumentParser, dict[str, Any], CodeType]:
     construction, validation = _main_block()
-    scope: dict[str, Any] = {"argparse": argparse, "os": os, "datetime": datetime.datetime}
+    scope: dict[str, Any] = {"argparse": argparse, "os": os, "datetime": datetime.datetime, "hierarchize": _nested}
     exec(construction, scope)
     parser = scope["parser"]
     assert isinstance(parser, argparse.ArgumentParser)
@@ -61,7 +76,8 @@ def _main_block() -> tuple[CodeType, CodeType]:
         raise RuntimeError(f"{spec.origin} is not shaped as in openrlhf 0.11.2: patches/parser.py must be revised")
     assert isinstance(main, ast.If)
     parse = shown.index("args = parser.parse_args()")
-    before, after = main.body[:parse], main.body[parse + 1 : -1]
+    before = main.body[:parse]
+    after = [s for s in main.body[parse + 1 : -1] if ast.unparse(s) != "from openrlhf.utils.config import hierarchize"]
     return (
         compile(ast.Module(before, []), spec.origin, "exec"),
         compile(ast.Module(after, []), spec.origin, "exec"),

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# CoMAS: one agent of Qwen2.5-3B-Instruct with itself, on 2 GPUs of 80 GB.
+# Joins the Ray cluster of RAY_ADDRESS, if that is set; without, the run starts Ray here and ends it.
+# Arguments go on to marti-ext: --dry-run, key.path=value ...
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+PATH="$PWD/.venv/bin:$PATH"
+exec marti-ext train configs/comas/qwen2.5-3b_l1.yaml ${RAY_ADDRESS:+"cluster.address=$RAY_ADDRESS"} "$@"
