@@ -28,6 +28,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "reward": {
         "zero_sum": "marti_ext.rewards.comas:ZeroSumReward",
         "verifier": "marti_ext.rewards.verifier:VerifierReward",
+        "maporl": "marti_ext.rewards.maporl:MAPoRLReward",
+        "ttrl": "marti_ext.rewards.ttrl:TTRLReward",
     },
     "experience": {
         "reinforce_pp": "marti_ext.experience.reinforce_pp:ReinforcePP",

@@ -78,6 +78,11 @@ class Completion:
     usage: tuple[int, int] | None = None
 
     @property
+    def silent(self) -> bool:
+        """Whether no reply was made: the call failed, or had no room for one."""
+        return self.finish_reason in ("context_overflow", "error")
+
+    @property
     def prompt_tokens(self) -> int | None:
         """The length of the prompt, None if unknown."""
         return len(self.prompt_ids) if self.prompt_ids is not None else self.usage and self.usage[0]
