@@ -36,6 +36,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
     "experience": {
         "reinforce_pp": "marti_ext.experience.reinforce_pp:ReinforcePP",
+        "preference_pairs": "marti_ext.experience.preference_pairs:PreferencePairs",
     },
 }
 

@@ -143,6 +143,9 @@ class Sample:
     reward: float
     temperature: float = 1.0
     truncated: bool = False
+    pair: int | None = (
+        None  # of preferences: two rows of a policy share it, of which the chosen has advantages above 0
+    )
     advantages: Floats = field(default_factory=lambda: np.zeros(0, np.float32))  # (T,) 0 where action_mask is False
     kl: Floats = field(default_factory=lambda: np.zeros(0, np.float32))  # (T,) log pi - log pi_ref, where computed
 

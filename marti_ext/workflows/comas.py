@@ -58,7 +58,9 @@ class CoMAS(Workflow):
                 solutions = await asyncio.gather(*(self._solve(a, task, context, round) for a in speaking))
                 pairs = [(s, next(evaluators), next(scorers)) for s in solutions for _ in range(self.evaluations)]
                 evaluations = await asyncio.gather(*(self._evaluate(e, task, context, s) for s, e, _ in pairs))
-                judged = [(scorer, (s, e)) for (s, _, scorer), e in zip(pairs, evaluations, strict=True)]
+                judged: list[tuple[Agent, tuple[Turn, ...]]] = [
+                    (scorer, (s, e)) for (s, _, scorer), e in zip(pairs, evaluations, strict=True)
+                ]
                 if not self.evaluations:
                     judged = [(next(scorers), (s,)) for s in solutions]
                 for scorer, about in judged if self.scoring else []:
