@@ -273,6 +273,14 @@ def test_dpo_trains_through_the_loop(tiny_config: dict[str, Any]) -> None:
     assert rows[0]["loss"] == pytest.approx(math.log(2), abs=0.01)  # within the step the policy has begun to move
 
 
+def test_the_reference_of_an_adapter_is_its_base(tiny_config: dict[str, Any]) -> None:
+    policies = {name: {**policy, "lora": {"rank": 4}} for name, policy in tiny_config["policies"].items()}
+    train(check_config(dpo_config(tiny_config, policies=policies)), Console(file=StringIO()))
+    rows = read_rows(Path(tiny_config["run_dir"]) / "metrics.jsonl")
+    assert rows[0]["loss"] == pytest.approx(math.log(2), abs=0.01)
+    assert rows[0]["grad_norm"] > 0
+
+
 def test_a_loss_and_rows_that_do_not_go_together_are_refused_before_a_model_is_loaded(
     tiny_config: dict[str, Any],
 ) -> None:

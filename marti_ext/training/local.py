@@ -31,7 +31,8 @@ STATE_FILE = "trainer.pt"
 class LocalTrainer(PolicyTrainer):
     """REINFORCE++ with PPO's clip, or DPO, by AdamW on one device.
 
-    The loss is the mean over all action tokens of an optimiser update, so no micro-batch split changes a gradient.
+    The loss is the mean over all action tokens of an optimiser update (DPO's over its pairs), so no micro-batch split
+    changes a gradient.
     Old log-probs are those of the sampling itself. With `keep_reference` the initial weights are kept frozen.
     """
 
@@ -57,9 +58,8 @@ class LocalTrainer(PolicyTrainer):
         units = pairs_of(rows) if self.options.loss == "dpo" else [[place] for place in range(len(rows))]
         log: defaultdict[str, list[float]] = defaultdict(list)
         for epoch in range(self.options.max_epochs if rows else 0):
-            order = np.random.default_rng(derive_seed(self.seed, self.policy.name, step, epoch)).permutation(
-                len(units)
-            )
+            chance = np.random.default_rng(derive_seed(self.seed, self.policy.name, step, epoch))
+            order = chance.permutation(len(units))
             batch = max(1, self.options.batch_size // len(units[0]))
             for drawn in np.array_split(order, -(-len(units) // batch)):
                 places = [place for unit in drawn for place in units[unit]]
@@ -124,16 +124,14 @@ class LocalTrainer(PolicyTrainer):
         self._schedule.step()
         if not all(bool(torch.isfinite(p).all()) for p in self._parameters):
             raise NonFiniteError(f"step {step}, policy {self.policy.name!r}: the update broke its weights")
-        return (
-            {name: value / tokens for name, value in sums.items()}
-            | preferences
-            | {
-                "grad_norm": grad_norm,
-                "learning_rate": float(learning_rate),
-                "ratio_deviation": deviation,
-                "processed_tokens": float(processed),
-            }
-        )
+        return {
+            **{name: value / tokens for name, value in sums.items()},
+            **preferences,
+            "grad_norm": grad_norm,
+            "learning_rate": float(learning_rate),
+            "ratio_deviation": deviation,
+            "processed_tokens": float(processed),
+        }
 
     def _losses(self, model: Any, rows: list[Sample], reference: list[Floats] | None) -> tuple[dict[str, Tensor], int]:
         """(B, K) parts of the loss and what is told of them, 0 off the action mask; and the tokens processed."""
