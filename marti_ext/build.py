@@ -52,7 +52,24 @@ def build_plugins(config: Config) -> tuple[Workflow, RewardFunction, ExperienceM
     workflow = build_plugin("workflow", Workflow, config.workflow.name, config.workflow.options)  # type: ignore[type-abstract]
     reward = build_plugin("reward", RewardFunction, config.reward.name, config.reward.options)  # type: ignore[type-abstract]
     maker = build_plugin("experience", ExperienceMaker, config.experience.name, config.experience.options)  # type: ignore[type-abstract]
+    _check_losses(config, maker)
     return workflow, reward, maker
+
+
+def _check_losses(config: Config, maker: ExperienceMaker) -> None:
+    """Raise UserError for a loss that cannot read the rows that are made for it."""
+    for name in sorted({agent.policy for agent in config.agents if agent.trainable}):
+        policy = config.policies[name]
+        if not isinstance(policy, HFPolicy):
+            continue
+        loss = policy.training.loss
+        if (loss == "dpo") != maker.gives_pairs:
+            raise UserError(
+                f"policies.{name}: training.loss is {loss}, but experience {config.experience.name!r} makes "
+                f"{'pairs' if maker.gives_pairs else 'no pairs'}: loss dpo and experience preference_pairs go together"
+            )
+        if loss == "dpo" and config.backend != "local":
+            raise UserError(f"policies.{name}: training.loss dpo is for backend local, not {config.backend}")
 
 
 def build_backends(policies: Mapping[str, Policy], seed: int) -> dict[str, Backend]:

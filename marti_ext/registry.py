@@ -24,13 +24,19 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "debate": "marti_ext.workflows.debate:Debate",
         "autogen": "marti_ext.workflows.autogen:AutoGen",
         "comas": "marti_ext.workflows.comas:CoMAS",
+        "self_judge": "marti_ext.workflows.self_judge:SelfJudge",
     },
     "reward": {
         "zero_sum": "marti_ext.rewards.comas:ZeroSumReward",
+        "consensus": "marti_ext.rewards.consensus:ConsensusReward",
+        "self_judge": "marti_ext.rewards.self_judge:SelfJudgeReward",
         "verifier": "marti_ext.rewards.verifier:VerifierReward",
+        "maporl": "marti_ext.rewards.maporl:MAPoRLReward",
+        "ttrl": "marti_ext.rewards.ttrl:TTRLReward",
     },
     "experience": {
         "reinforce_pp": "marti_ext.experience.reinforce_pp:ReinforcePP",
+        "preference_pairs": "marti_ext.experience.preference_pairs:PreferencePairs",
     },
 }
 

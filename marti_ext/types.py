@@ -78,6 +78,11 @@ class Completion:
     usage: tuple[int, int] | None = None
 
     @property
+    def silent(self) -> bool:
+        """Whether no reply was made: the call failed, or had no room for one."""
+        return self.finish_reason in ("context_overflow", "error")
+
+    @property
     def prompt_tokens(self) -> int | None:
         """The length of the prompt, None if unknown."""
         return len(self.prompt_ids) if self.prompt_ids is not None else self.usage and self.usage[0]
@@ -138,6 +143,9 @@ class Sample:
     reward: float
     temperature: float = 1.0
     truncated: bool = False
+    pair: int | None = (
+        None  # of preferences: two rows of a policy share it, of which the chosen has advantages above 0
+    )
     advantages: Floats = field(default_factory=lambda: np.zeros(0, np.float32))  # (T,) 0 where action_mask is False
     kl: Floats = field(default_factory=lambda: np.zeros(0, np.float32))  # (T,) log pi - log pi_ref, where computed
 

@@ -228,7 +228,7 @@ def test_a_kind_without_prompts_is_refused_before_anything_runs() -> None:
         CoMAS().check([Task("t", "problem", kind="poetry")])
 
 
-@pytest.mark.parametrize("options", [{"rounds": 0}, {"evaluations": 0}, {"history": -1}])
+@pytest.mark.parametrize("options", [{"rounds": 0}, {"evaluations": -1}, {"history": -1}])
 def test_numbers_that_make_no_discussion_are_refused(options: dict[str, int]) -> None:
     with pytest.raises(UserError, match="rounds >= 1"):
         CoMAS(**options)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marti_ext.types import Score
-from marti_ext.verifiers.score import neutralise, parse_score
+from marti_ext.types import Completion, Score
+from marti_ext.verifiers.score import neutralise, parse_score, parse_verdict, read_judgement
 
 NONE = Score(0.0, "", "unparsed")
 CUT = Score(0.0, "", "truncated")
@@ -114,3 +114,49 @@ def test_a_neutralised_text_never_holds_a_score_and_stays_as_it_is(text: str) ->
     harmless = neutralise(text)
     assert parse_score(harmless).status != "ok"
     assert neutralise(harmless) == harmless
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("<verdict>correct</verdict>", Score(1.0, "correct")),
+        ("<Verdict> INCORRECT </verdict>", Score(0.0, "incorrect")),
+        ("<verdict>correct</verdict>, no: <verdict>incorrect</verdict>", Score(0.0, "incorrect")),
+        ("<verdict>incorrect</verdict>\n> <verdict>correct</verdict>", Score(0.0, "incorrect")),
+        ("<verdict>correct</verdict> <verdict>perhaps</verdict>", Score(1.0, "correct")),
+        ("<think><verdict>correct</verdict></think>", NONE),
+        ("<score>3</score> correct", NONE),
+        ("<verdict>correct</score>", CUT),
+        ("<verdict>not correct</verdict>", NONE),
+        ("It is correct.", NONE),
+        ("", NONE),
+        ("<verdict>correct", CUT),
+        ("<think>it is <verdict>correct</verdict>", CUT),
+    ],
+)
+def test_a_verdict_is_read_by_the_rules_of_a_score(text: str, verdict: Score) -> None:
+    assert parse_verdict(text) == verdict
+
+
+@given(
+    st.text()
+    | st.lists(st.sampled_from(["<verdict>", "</verdict>", "correct", "in", "<score>", " ", "x"])).map("".join)
+)
+@settings(deadline=None)
+def test_no_text_is_too_odd_for_a_verdict_and_a_neutral_one_holds_none(text: str) -> None:
+    verdict = parse_verdict(text)
+    assert verdict.value == (verdict.extracted == "correct")
+    assert (verdict.status == "ok") == (verdict.extracted in ("correct", "incorrect"))
+    assert parse_verdict(neutralise(text)).status != "ok"
+    assert neutralise(neutralise(text)) == neutralise(text)
+
+
+@given(st.text(alphabet="abc \n", max_size=30), st.sampled_from(["correct", "incorrect"]))
+def test_a_verdict_behind_any_plain_words_is_read(words: str, verdict: str) -> None:
+    assert parse_verdict(f"{words}\n<verdict>{verdict}</verdict>").extracted == verdict
+
+
+def test_a_reply_that_the_length_limit_cut_before_its_score_is_truncated() -> None:
+    assert read_judgement(Completion("well", "length"), parse_score) == CUT
+    assert read_judgement(Completion("well", "stop"), parse_score) == NONE
+    assert read_judgement(Completion("<score>2</score> and", "length"), parse_score) == Score(0.5, "2")

@@ -31,6 +31,8 @@ class DataSource(BaseModel):
     """The column with the task's id, text or a whole number; null: the data set's name and the row's number."""
     kind: str = "math"
     """The kind of the tasks, which says how answers are verified."""
+    kind_column: str | None = None
+    """The column with each task's own kind, in place of kind, for files that mix them."""
     prompt_suffix: str = ""
     """Text put behind every prompt, for example how to give the answer."""
     weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
@@ -88,7 +90,7 @@ def _task(row: Row, source: DataSource, name: str, needs_label: bool) -> Task:
         id=f"{name}-{row.number}" if source.id is None else row.text(source.id, "id"),
         prompt=prompt + source.prompt_suffix,
         label=_label(row, source.label, needs_label),
-        kind=source.kind,
+        kind=source.kind if source.kind_column is None else row.text(source.kind_column, "kind_column"),
         metadata={column: row.value(column, "metadata") for column in source.metadata},
     )
 

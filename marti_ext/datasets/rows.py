@@ -150,18 +150,26 @@ def _parquet(file: Path) -> Iterable[tuple[str, object]]:
 
 
 def _hub_rows(path: str, source: str, subset: str | None, split: str) -> Rows:
+    data = hub_data(path, source, subset=subset, split=split)
+    name = Path(path).name if subset is None else f"{Path(path).name}-{subset}"
+    return Rows(name, _checked(path, ((f"{path}, row {number}", row) for number, row in enumerate(data, start=1))))
+
+
+def hub_data(path: str, source: str, *, subset: str | None, split: str) -> Any:
+    """A split of the hub as the `datasets` package has it, on the disk and not in memory; `path` names it in errors.
+
+    Raises UserError where it is not to be had.
+    """
     import datasets  # type: ignore[import-untyped]
 
     try:
-        data = datasets.load_dataset(source, name=subset, split=split)
+        return datasets.load_dataset(source, name=subset, split=split)
     except ConnectionError as error:
         raise UserError(
             f"{path} is no local file, and the hub cannot be reached ({_line(error)}): give a local path"
         ) from None
     except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
         raise UserError(f"data set {path}, split {split!r}, cannot be loaded: {_line(error)}") from None
-    name = Path(path).name if subset is None else f"{Path(path).name}-{subset}"
-    return Rows(name, _checked(path, ((f"{path}, row {number}", row) for number, row in enumerate(data, start=1))))
 
 
 def _line(error: Exception) -> str:

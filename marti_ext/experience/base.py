@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
 from marti_ext.types import Episode, Floats, Sample
 
@@ -15,6 +16,9 @@ class ExperienceMaker(ABC):
     Subclasses are frozen dataclasses: their options are their fields. The trainer needs not be known here: one
     implementation serves them all.
     """
+
+    gives_pairs: ClassVar[bool] = False
+    """Whether rows come in pairs, for training.loss dpo."""
 
     @property
     def needs_reference(self) -> bool:

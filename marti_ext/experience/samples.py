@@ -17,7 +17,7 @@ def samples_from(episodes: Sequence[Episode], *, drop_truncated: bool = False) -
     for episode in episodes:
         for turn in episode.turns:
             reply = turn.completion
-            if turn.reward is None or not turn.trainable or reply.finish_reason in ("context_overflow", "error"):
+            if turn.reward is None or not turn.trainable or reply.silent:
                 continue
             if drop_truncated and reply.finish_reason == "length":
                 continue

@@ -27,7 +27,7 @@ class ZeroSumReward(RewardFunction):
     def assign(self, episodes: Sequence[Episode]) -> None:
         earned: defaultdict[Turn, list[float]] = defaultdict(list)
         for scoring in (t for e in episodes for t in e.turns if t.interaction == "scoring"):
-            if any(_silent(turn) for turn in (scoring, *scoring.about)):
+            if any(turn.completion.silent for turn in (scoring, *scoring.about)):
                 continue
             valid = scoring.score is not None and scoring.score.status == "ok"
             scoring.reward = 0.0 if valid else FORMAT_PENALTY
@@ -41,7 +41,3 @@ class ZeroSumReward(RewardFunction):
                 earned[turn].append(reward)
         for turn, rewards in earned.items():
             turn.reward = fmean(rewards)
-
-
-def _silent(turn: Turn) -> bool:
-    return turn.completion.finish_reason in ("context_overflow", "error")

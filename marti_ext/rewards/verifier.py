@@ -30,7 +30,7 @@ class VerifierReward(RewardFunction):
             verifier_for(kind)
 
     def _grade(self, task: Task, turn: Turn) -> None:
-        if turn.completion.finish_reason in ("context_overflow", "error"):
+        if turn.completion.silent:
             return
         turn.score = verifier_for(task.kind).verify(task, turn.completion.text)
         if turn.score.status in ("ok", "unparsed", "truncated"):

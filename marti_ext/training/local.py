@@ -18,6 +18,7 @@ from marti_ext.backends.hf import HFBackend
 from marti_ext.backends.hf_model import load_weights
 from marti_ext.seeds import derive_seed
 from marti_ext.training.base import LOCAL_STATE, Metrics, NonFiniteError, PolicyTrainer
+from marti_ext.training.dpo import PREFERENCES, pairs_of, weighted
 from marti_ext.training.log_probs import by_length, collate, row_log_probs, tail, token_log_probs
 from marti_ext.training.loss import clipped_policy_loss, kl_estimate
 from marti_ext.training.options import TrainingOptions
@@ -26,9 +27,10 @@ from marti_ext.types import Floats, Sample
 
 
 class LocalTrainer(PolicyTrainer):
-    """REINFORCE++ with PPO's clip and AdamW on one device.
+    """REINFORCE++ with PPO's clip, or DPO, by AdamW on one device.
 
-    The loss is the mean over all action tokens of an optimiser update, so no micro-batch split changes a gradient.
+    The loss is the mean over all action tokens of an optimiser update (DPO's over its pairs), so no micro-batch split
+    changes a gradient.
     Old log-probs are those of the sampling itself. With `keep_reference` the initial weights are kept frozen.
     """
 
@@ -42,7 +44,7 @@ class LocalTrainer(PolicyTrainer):
             self._parameters, lr=options.learning_rate, betas=options.betas, weight_decay=options.weight_decay
         )
         self._schedule = LambdaLR(self._optimizer, lambda update: learning_rate_factor(options, update))
-        needs_copy = (keep_reference or options.kl_loss_coef > 0) and self.policy.adapter is None
+        needs_copy = (keep_reference or options.needs_reference) and self.policy.adapter is None
         self._reference = copy.deepcopy(self.policy.model).requires_grad_(False) if needs_copy else None
         if options.gradient_checkpointing:
             self.policy.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -50,11 +52,15 @@ class LocalTrainer(PolicyTrainer):
     def step(self, samples: Sequence[Sample], *, step: int) -> Metrics:
         # In an order of their own, so that what an update holds does not depend on the order in which rows came.
         rows = sorted(samples, key=lambda s: (s.group, s.token_ids.tobytes(), s.advantages.tobytes()))
-        reference = self.reference_log_probs(rows) if rows and self.options.kl_loss_coef else None
+        reference = self.reference_log_probs(rows) if rows and self.options.needs_reference else None
+        units = pairs_of(rows) if self.options.loss == "dpo" else [[place] for place in range(len(rows))]
         log: defaultdict[str, list[float]] = defaultdict(list)
         for epoch in range(self.options.max_epochs if rows else 0):
-            order = np.random.default_rng(derive_seed(self.seed, self.policy.name, step, epoch)).permutation(len(rows))
-            for places in np.array_split(order, -(-len(rows) // self.options.batch_size)):
+            chance = np.random.default_rng(derive_seed(self.seed, self.policy.name, step, epoch))
+            order = chance.permutation(len(units))
+            batch = max(1, self.options.batch_size // len(units[0]))
+            for drawn in np.array_split(order, -(-len(units) // batch)):
+                places = [place for unit in drawn for place in units[unit]]
                 batch_reference = [reference[p] for p in places] if reference is not None else None
                 for name, value in self._update([rows[p] for p in places], batch_reference, step).items():
                     log[name].append(value)
@@ -88,6 +94,11 @@ class LocalTrainer(PolicyTrainer):
         sums: defaultdict[str, float] = defaultdict(float)
         deviation = 0.0
         processed = 0
+        preferences: dict[str, float] = {}
+        if self.options.loss == "dpo" and reference is not None:
+            current = row_log_probs(self.policy.active, self.policy, rows, self.options.micro_batch_size)
+            rows, preferences = weighted(rows, current, reference, self.options.dpo_beta)
+            reference = None
         self._optimizer.zero_grad()
         with self.policy.active() as model:
             model.train(self.options.gradient_checkpointing)  # transformers checkpoints in training mode only
@@ -111,7 +122,9 @@ class LocalTrainer(PolicyTrainer):
         self._schedule.step()
         if not all(bool(torch.isfinite(p).all()) for p in self._parameters):
             raise NonFiniteError(f"step {step}, policy {self.policy.name!r}: the update broke its weights")
-        return {name: value / tokens for name, value in sums.items()} | {
+        return {
+            **{name: value / tokens for name, value in sums.items()},
+            **preferences,
             "grad_norm": grad_norm,
             "learning_rate": float(learning_rate),
             "ratio_deviation": deviation,
@@ -128,7 +141,9 @@ class LocalTrainer(PolicyTrainer):
         with torch.no_grad():
             ratio = (log_probs - old).exp()
         parts = {
-            "loss": clipped_policy_loss(log_probs, old, advantages, self.options.clip_eps),
+            "loss": -advantages * log_probs
+            if self.options.loss == "dpo"
+            else clipped_policy_loss(log_probs, old, advantages, self.options.clip_eps),
             "kl": kl_estimate(old, log_probs.detach(), "k3"),  # how far this step's updates have moved the policy
             "clip_fraction": ((ratio - 1).abs() > self.options.clip_eps).float(),
             "deviation": (ratio - 1).abs(),
@@ -166,4 +181,5 @@ class LocalTrainer(PolicyTrainer):
             "ratio_deviation": log["ratio_deviation"][0] if updates else None,
             "learning_rate": self._schedule.get_last_lr()[0] if not updates else log["learning_rate"][-1],
             **{name: mean.get(name) for name in ("loss", "kl", "reference_kl", "clip_fraction", "grad_norm")},
+            **{name: mean[name] for name in PREFERENCES if name in mean},
         }

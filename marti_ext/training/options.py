@@ -32,6 +32,11 @@ class TrainingOptions(BaseModel):
     """Rows of one forward and backward pass: less memory, the same gradient."""
     max_epochs: Count = 1
     """Passes over the rows of a step (OpenRLHF's max_epochs)."""
+    loss: Literal["clip", "dpo"] = "clip"
+    """clip: PPO's clipped objective, on advantages · dpo: direct preference optimisation against the frozen initial
+    policy, on the pairs of experience preference_pairs (backend local)."""
+    dpo_beta: Positive = 0.1
+    """How strongly dpo holds the policy to the initial one."""
     clip_eps: Positive = 0.2
     """How far the ratio of new to old probability may go before a token stops pushing further."""
     kl_loss_coef: NonNegative = 0.0
@@ -52,3 +57,14 @@ class TrainingOptions(BaseModel):
         if self.schedule == "cosine" and self.total_updates is None:
             raise ValueError("schedule cosine needs total_updates (optimiser updates of this policy in the whole run)")
         return self
+
+    @model_validator(mode="after")
+    def _dpo_has_its_own_kl(self) -> "TrainingOptions":
+        if self.loss == "dpo" and self.kl_loss_coef:
+            raise ValueError("loss dpo holds to the initial policy by dpo_beta: leave out kl_loss_coef")
+        return self
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether an update asks for log-probs of the frozen initial policy."""
+        return self.loss == "dpo" or self.kl_loss_coef > 0

@@ -12,6 +12,7 @@ VERIFIERS = {
     "math": "marti_ext.verifiers.math:MathVerifier",
     "choice": "marti_ext.verifiers.choice:ChoiceVerifier",
     "numeric": "marti_ext.verifiers.numeric:NumericVerifier",
+    "science": "marti_ext.verifiers.numeric:NumericVerifier",  # numeric to a verifier; what agents are told differs
     "hotpotqa": "marti_ext.verifiers.hotpotqa:HotpotQAVerifier",
     "drop": "marti_ext.verifiers.drop:DropVerifier",
     "code": "marti_ext.verifiers.code:CodeVerifier",

@@ -21,10 +21,14 @@ class CoMAS(Workflow):
     `sequential` (the paper): one speaker a step; the next round sees the discussions of the last `history` rounds.
     `waves` (the released code): every agent solves in each round, seeing `history` discussions drawn from the round
     before; evaluators and scorers are assigned in balance. Scoring never enters the discussion.
+
+    The paper's ablations (section 4.3.1): with `evaluations: 0` a solution is scored directly, with reward zero_sum.
+    With `scoring: false` nobody scores: each of 2 or more evaluations ends with a verdict, for reward consensus.
     """
 
     rounds: int = 8  # m
     evaluations: int = 1  # n, of each solution
+    scoring: bool = True
     history: int = 2  # kappa
     protocol: Literal["sequential", "waves"] = "sequential"
     speakers: Literal["uniform", "balanced"] = "uniform"  # of a step: drawn anew, or each agent equally often
@@ -32,8 +36,12 @@ class CoMAS(Workflow):
     worked_examples: bool = False  # show scorers two examples of the form, for models too small to follow it unshown
 
     def __post_init__(self) -> None:
-        if self.rounds < 1 or self.evaluations < 1 or self.history < 0:
-            raise UserError("comas needs rounds >= 1, evaluations >= 1 and history >= 0")
+        if self.rounds < 1 or self.evaluations < 0 or self.history < 0:
+            raise UserError("comas needs rounds >= 1, evaluations >= 0 and history >= 0")
+        if not self.scoring and self.evaluations < 2:
+            raise UserError(
+                f"comas: evaluations is {self.evaluations}; without scoring use 2 or more, which judge each other"
+            )
 
     def check(self, tasks: Sequence[Task]) -> None:
         for kind in {task.kind for task in tasks} - set(prompts.SOLVE):
@@ -50,8 +58,13 @@ class CoMAS(Workflow):
                 solutions = await asyncio.gather(*(self._solve(a, task, context, round) for a in speaking))
                 pairs = [(s, next(evaluators), next(scorers)) for s in solutions for _ in range(self.evaluations)]
                 evaluations = await asyncio.gather(*(self._evaluate(e, task, context, s) for s, e, _ in pairs))
-                for (solution, _, scorer), evaluation in zip(pairs, evaluations, strict=True):
-                    scorings.create_task(self._score(scorer, task, solution, evaluation))
+                judged: list[tuple[Agent, tuple[Turn, ...]]] = [
+                    (scorer, (s, e)) for (s, _, scorer), e in zip(pairs, evaluations, strict=True)
+                ]
+                if not self.evaluations:
+                    judged = [(next(scorers), (s,)) for s in solutions]
+                for scorer, about in judged if self.scoring else []:
+                    scorings.create_task(self._score(scorer, task, *about))
                 past.append([(s, [e for e in evaluations if e.about == (s,)]) for s in solutions])
         return past[-1][-1][0].text
 
@@ -59,14 +72,15 @@ class CoMAS(Workflow):
         return await agent.turn(prompts.solution_prompt(task, context), interaction="solution", round=round)
 
     async def _evaluate(self, agent: Agent, task: Task, context: Sequence[Discussion], solution: Turn) -> Turn:
-        prompt = prompts.evaluation_prompt(task, context if self.evaluation_sees_discussion else [], solution)
+        seen = context if self.evaluation_sees_discussion else []
+        prompt = prompts.evaluation_prompt(task, seen, solution, with_verdict=not self.scoring)
         evaluation = await agent.turn(prompt, interaction="evaluation", round=solution.round, about=(solution,))
-        evaluation.score = prompts.read_evaluation(evaluation)
+        evaluation.score = prompts.read_evaluation(evaluation, with_verdict=not self.scoring)
         return evaluation
 
-    async def _score(self, agent: Agent, task: Task, solution: Turn, evaluation: Turn) -> None:
+    async def _score(self, agent: Agent, task: Task, solution: Turn, evaluation: Turn | None = None) -> None:
         messages = prompts.scoring_prompt(task, solution, evaluation, worked_examples=self.worked_examples)
-        about = (solution, evaluation)
+        about = (solution, evaluation) if evaluation else (solution,)
         scoring = await agent.turn(*messages, interaction="scoring", round=solution.round, about=about)
         scoring.score = prompts.read_scoring(scoring)
 

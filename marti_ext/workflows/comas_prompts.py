@@ -4,9 +4,10 @@ Another agent's text is quoted with score tags defused, so that no solution or c
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from marti_ext.types import Message, Score, Task, Turn
-from marti_ext.verifiers.score import neutralise, parse_score
+from marti_ext.verifiers.score import neutralise, parse_score, parse_verdict, read_judgement
 
 LOW, HIGH = 1, 3  # prompt and parser share one range
 NO_FLAW = "No flaw found"
@@ -41,19 +42,30 @@ JUDGE = (
 )
 # A judge that only repeats this has given no score.
 VERDICT = f"End with <score>N</score>, where N is a whole number from {LOW} to {HIGH}."
-# (problem, solution, critique, judgement), one for each end of the scale, so that neither is favoured.
+JUDGE_ALONE = (
+    "Judge the proposed solution. First say in one or two sentences what speaks for it or against it. Then give one "
+    "score:\n"
+    "3: the solution is correct.\n"
+    "2: the solution is right in essence, with small flaws.\n"
+    "1: the solution has a fatal error."
+)
+OPINION = "End with <verdict>V</verdict>, where V is one word on the solution: correct or incorrect."
+# (problem, solution, critique, judgement, judgement without critique), one for each end of the scale, so that neither
+# is favoured.
 WORKED_EXAMPLES = (
     (
         "A box holds 6 eggs. How many eggs are in 2 boxes?",
         "6 + 2 = 8. The answer is 8.",
         "It adds where it should multiply: 6 * 2 = 12.",
         "The critique is right: the operation is wrong.\n<score>1</score>",
+        "It adds where it should multiply.\n<score>1</score>",
     ),
     (
         "Ann has 9 pears and sells 4. How many are left?",
         "9 - 4 = 5. The answer is 5.",
         "The last line does not say pears.",
         "The critique is beside the point: the answer is right.\n<score>3</score>",
+        "The step is the right one, and so is the answer.\n<score>3</score>",
     ),
 )
 
@@ -65,31 +77,46 @@ def solution_prompt(task: Task, context: Sequence[Discussion]) -> str:
     return _sections(("Problem", task.prompt), ("Discussion so far", _discussion(context)), ("", SOLVE[task.kind]))
 
 
-def evaluation_prompt(task: Task, context: Sequence[Discussion], solution: Turn) -> str:
-    """Asks for the flaws of a solution."""
-    return _sections(
+def evaluation_prompt(task: Task, context: Sequence[Discussion], solution: Turn, *, with_verdict: bool = False) -> str:
+    """Asks for the flaws of a solution, and `with_verdict` for a verdict at the end."""
+    request = HUNT.format(how=CRITICISE[task.kind])
+    quoted = (
         ("Problem", task.prompt),
         ("Discussion so far", _discussion(context)),
         ("Proposed solution", solution.text),
-        ("", HUNT.format(how=CRITICISE[task.kind])),
     )
+    if with_verdict:  # only then are tags looked for in the reply
+        return _sections(*((title, neutralise(text)) for title, text in quoted), ("", f"{request}\n{OPINION}"))
+    return _sections(*quoted, ("", request))
 
 
-def scoring_prompt(task: Task, solution: Turn, evaluation: Turn, *, worked_examples: bool = False) -> list[Message]:
-    """Asks for a score of 1 to 3 of a solution in the light of one critique; the discussion is not shown.
+def scoring_prompt(
+    task: Task, solution: Turn, evaluation: Turn | None, *, worked_examples: bool = False
+) -> list[Message]:
+    """Asks for a score of 1 to 3 of a solution, in the light of a critique if there is one; the discussion is not
+    shown.
 
     `worked_examples` go before it as turns of the scorer's own: small models copy a form sooner than they obey one.
     """
+    judge = JUDGE if evaluation else JUDGE_ALONE
+    critique = evaluation.text if evaluation else ""
     if not worked_examples:
-        return [Message("user", _case(task.prompt, solution.text, evaluation.text, f"{JUDGE}\n{VERDICT}"))]
-    messages = [Message("system", JUDGE)]
-    for problem, proposed, critique, judgement in WORKED_EXAMPLES:
-        messages += [Message("user", _case(problem, proposed, critique, VERDICT)), Message("assistant", judgement)]
-    return [*messages, Message("user", _case(task.prompt, solution.text, evaluation.text, VERDICT))]
+        return [Message("user", _case(task.prompt, solution.text, critique, f"{judge}\n{VERDICT}"))]
+    messages = [Message("system", judge)]
+    for problem, proposed, objection, judgement, alone in WORKED_EXAMPLES:
+        case = _case(problem, proposed, objection if evaluation else "", VERDICT)
+        messages += [Message("user", case), Message("assistant", judgement if evaluation else alone)]
+    return [*messages, Message("user", _case(task.prompt, solution.text, critique, VERDICT))]
 
 
-def read_evaluation(evaluation: Turn) -> Score:
-    """1 for a critique that objects, 0 for one that finds no flaw; empty ones are not graded."""
+def read_evaluation(evaluation: Turn, *, with_verdict: bool = False) -> Score:
+    """1 for a critique that objects, 0 for one that finds no flaw; empty ones are not graded.
+
+    `with_verdict` its verdict alone says which.
+    """
+    if with_verdict:
+        verdict = read_judgement(evaluation.completion, parse_verdict)
+        return replace(verdict, value=1 - verdict.value) if verdict.status == "ok" else verdict
     if not evaluation.text:
         return Score(0.0, status="unparsed")
     objects = NO_FLAW.lower() not in evaluation.text.lower()
@@ -98,10 +125,7 @@ def read_evaluation(evaluation: Turn) -> Score:
 
 def read_scoring(scoring: Turn) -> Score:
     """The score that a judge gave, on [0, 1]: (tau - 1) / 2 as in the paper's eq. 6."""
-    score = parse_score(scoring.completion.text, low=LOW, high=HIGH)
-    if score.status == "unparsed" and scoring.completion.finish_reason == "length":
-        return Score(0.0, status="truncated")
-    return score
+    return read_judgement(scoring.completion, lambda text: parse_score(text, low=LOW, high=HIGH))
 
 
 def _discussion(context: Sequence[Discussion]) -> str:
