@@ -22,8 +22,11 @@ class Family:
 
 
 def _addition(rng: random.Random) -> tuple[str, str]:
-    a, b = rng.randrange(10, 90), rng.randrange(1, 10)
-    return f"{a}+{b}=", str(a + b)
+    """Two digits each and nothing to carry, so that a model of three layers learns to check one as well."""
+    tens, units = rng.randrange(2, 10), rng.randrange(10)
+    right = 10 * tens + units
+    a = 10 * rng.randrange(1, tens) + rng.randrange(units + 1)
+    return f"{a}+{right - a}=", str(right)
 
 
 def _comparison(rng: random.Random) -> tuple[str, str]:

@@ -16,8 +16,8 @@ from marti_ext.types import Task
 # Lesson -> its share. Judging takes most of them: it is what the model finds hardest.
 LESSONS = {"solving": 0.3, "criticising": 0.15, "judging": 0.4, "judging alone": 0.15}
 # Family -> how often it is drawn, for what takes longest to learn.
-WEIGHTS = {"addition": 4, "comparison": 1, "modular": 1, "sorting": 1}
-ODD_SHARE = 0.1  # of the solutions that are judged: digits at random, as a solver may come to write
+WEIGHTS = {"addition": 3, "comparison": 1, "modular": 1, "sorting": 1}
+ODD_SHARE = 0.05  # of the solutions that are judged: digits at random, as a solver may come to write
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Curriculum(Schedule):
     judge_skill: float = 0.97
     dependence: float = 0.0
     invalid_share: float = 0.02  # of the judgements have no score in their form
-    clean_share: float = 0.65  # of the steps, the first ones, tell only the truth: it is learned much sooner so
+    clean_share: float = 0.7  # of the steps, the first ones, tell only the truth: it is learned much sooner so
 
 
 def taught(folder: Path, tasks: Sequence[Task], options: Curriculum, report: Callable[[str], None]) -> Path:
