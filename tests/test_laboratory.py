@@ -80,9 +80,24 @@ def test_what_was_not_there_is_measured_as_none() -> None:
 def test_a_judge_that_always_says_the_same_is_not_competent() -> None:
     from probe import refuse_incompetence
 
-    refuse_incompetence({"judge_on_right": 0.97, "judge_on_wrong": 0.85})
+    refuse_incompetence({"exam": 0.91, "exam_on_right": 0.97, "exam_on_wrong": 0.85})
     with pytest.raises(UserError, match=r"agrees with the truth on 1\.00 of right and 0\.00 of wrong"):
-        refuse_incompetence({"judge_on_right": 1.0, "judge_on_wrong": 0.0})
+        refuse_incompetence({"exam": 0.5, "exam_on_right": 1.0, "exam_on_wrong": 0.0})
+
+
+def test_an_exam_asks_for_the_same_scores_whoever_solves_meanwhile() -> None:
+    from measures import measure
+    from probe import Exam, is_right
+
+    team = [Agent("judge", ScriptedBackend(["<score>3</score>"]), "judge", trainable=False)]
+    episodes = [asyncio.run(run_episode(Exam(critic=True), TASK, team, copy=copy)) for copy in range(40)]
+    row = measure(episodes, is_right)
+    assert (row["judge_on_right"], row["judge_on_wrong"]) == (1.0, 0.0)  # it approves of everything
+    assert 0.2 < row["judge_truth"] < 0.8
+    assert 0.2 < row["judge_critic"] < 0.8
+    alone = asyncio.run(run_episode(Exam(critic=False), TASK, team))
+    assert len(alone.turns[0].about) == 1
+    assert "Critique" not in alone.turns[0].messages[0].content
 
 
 def test_a_verdict_is_rewarded_by_the_others_and_a_solution_by_all() -> None:

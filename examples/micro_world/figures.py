@@ -19,7 +19,8 @@ PANELS = {
     "greedy": "accuracy of solutions, greedy",
     "solver_reward": "reward of solutions (mean)",
     "objection_rate": "objections (share of critiques)",
-    "judge_truth": "score and truth agree",
+    "exam": "score and truth agree, same solutions",
+    "judge_truth": "score and truth agree, own solutions",
     "judge_critic": "score and critique agree",
     "critic_truth": "critique and truth agree",
     "invalid_rate": "scores that cannot be read (share)",
@@ -50,7 +51,7 @@ def spread(values: Sequence[float]) -> str:
 
 def table(rows: Rows) -> Table:
     """Before and after of what the panels show, mean ± standard deviation over the seeds after."""
-    keys = ("sampled", "greedy", "solver_reward", "objection_rate", "judge_truth", "judge_critic")
+    keys = ("sampled", "greedy", "solver_reward", "objection_rate", "exam", "judge_critic")
     made = Table("variant", "seeds", "steps", *(PANELS[key] for key in keys))
     for variant in variants_in(rows):
         seeds = {row["seed"] for row in rows if row["variant"] == variant}
@@ -71,9 +72,9 @@ def draw(rows: Rows, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(13, 6), layout="constrained")
+    figure = Figure(figsize=(11, 8.5), layout="constrained")
     FigureCanvasAgg(figure)
-    for axis, (key, title) in zip(figure.subplots(2, 4).flatten(), PANELS.items(), strict=True):
+    for axis, (key, title) in zip(figure.subplots(3, 3).flatten(), PANELS.items(), strict=True):
         axis.set_title(title, loc="left", fontsize=10)
         axis.set(xlabel="training steps", ylim=(-0.02, 1.02))
         axis.grid(axis="y", color="#DDDDDD")
@@ -81,7 +82,7 @@ def draw(rows: Rows, path: Path) -> None:
         for place, variant in enumerate(variants_in(rows)):
             _line(axis, over_seeds(rows, variant, key), variant, place)
     handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     figure.savefig(path, dpi=90)
 
 

@@ -52,7 +52,7 @@ class Laboratory:
         model = self.out / "taught" / f"dependence-{curriculum.dependence:g}"
         taught(model, self.training_tasks, curriculum, lambda line: say(self.console, line))
         config = run_config(variant, folder, model, self.out, [f"seed={seed}", *self.overrides])
-        probe = Probe(config, self.held_out, folder / MEASURES, self.every, variant.competent)
+        probe = Probe(config, self.held_out, folder / MEASURES, self.every, variant)
         started = time.perf_counter()
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "training.log").open("a", encoding="utf-8") as log:  # a line for every step

@@ -22,14 +22,14 @@ def solution_prompt(task: Task) -> str:
 
 def evaluation_prompt(task: Task, solution: str) -> str:
     """As CoMAS asks in its first round."""
-    return prompts.evaluation_prompt(task, [], _turn(solution))
+    return prompts.evaluation_prompt(task, [], turn(solution))
 
 
 def scoring_prompt(task: Task, solution: str, critique: str | None) -> str:
     """As CoMAS asks; without a critique, as the variant without evaluation does."""
     if critique is None:
         return alone_prompt(task, solution)
-    [message] = prompts.scoring_prompt(task, _turn(solution), _turn(critique))
+    [message] = prompts.scoring_prompt(task, turn(solution), turn(critique))
     return message.content
 
 
@@ -62,5 +62,6 @@ def words() -> list[str]:
     return sorted(pieces, key=lambda piece: (-len(piece), piece))
 
 
-def _turn(text: str) -> Turn:
+def turn(text: str) -> Turn:
+    """What somebody has said, without a model that said it."""
     return Turn("", "", "", 0, (), Completion(text), text=text)

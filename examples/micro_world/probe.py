@@ -10,7 +10,9 @@ from typing import Any
 
 import language
 import numpy as np
+from families import answer
 from measures import measure
+from variants import Variant
 
 from marti_ext.agent import Agent
 from marti_ext.config import Config
@@ -21,6 +23,7 @@ from marti_ext.rewards.base import RewardFunction
 from marti_ext.rollout import run_episodes
 from marti_ext.types import Episode, Task
 from marti_ext.verifiers.kinds import verifier_for
+from marti_ext.workflows import comas_prompts as prompts
 from marti_ext.workflows.base import Workflow
 
 COMPETENT = 0.9  # agreement with the truth, the mean of that on right and that on wrong solutions
@@ -37,6 +40,27 @@ class Solve(Workflow):
         return replies[0]
 
 
+@dataclass(frozen=True)
+class Exam(Workflow):
+    """Every agent scores one solution, as often right as wrong and the same at every step, whatever solvers do by now.
+
+    `critic`: in sight of a critique that objects at random.
+    """
+
+    critic: bool
+
+    async def run(self, task: Task, agents: Sequence[Agent], rng: random.Random) -> str:
+        solution = language.turn(language.solution(answer(task, 0.5, rng)))
+        critique = language.turn(language.critique(objects=rng.random() < 0.5))
+        critique.score = prompts.read_evaluation(critique)
+        prompt = language.scoring_prompt(task, solution.text, critique.text if self.critic else None)
+        about = (solution, critique)[: 1 + self.critic]
+        scorings = await asyncio.gather(*(a.turn(prompt, interaction="scoring", about=about) for a in agents))
+        for scoring in scorings:
+            scoring.score = prompts.read_scoring(scoring)
+        return solution.text
+
+
 @dataclass
 class Probe:
     """Measures the team as training goes on and keeps the rows in a file; what is there is not measured again."""
@@ -45,7 +69,7 @@ class Probe:
     tasks: Sequence[Task]
     file: Path
     every: int  # steps
-    needs_competence: bool  # of the judge, before the first step
+    variant: Variant
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -58,7 +82,7 @@ class Probe:
         if not due or any(row["step"] == steps_done for row in self.rows):
             return
         row = {"step": steps_done, **self._measured(agents)}
-        if steps_done == 0 and self.needs_competence:
+        if steps_done == 0 and self.variant.competent:
             refuse_incompetence(row)
         self.rows.append(row)
         write_text_atomically(self.file, json.dumps(self.rows, indent=1))
@@ -73,18 +97,29 @@ class Probe:
         greedy = [replace(a, sampling=replace(a.sampling, temperature=0.0), trainable=False) for a in solvers]
         return {
             **measure(episodes, is_right),
+            **(self._examined([a for a in agents if not a.trainable] or agents) if self.variant.judge else {}),
             "sampled": accuracy(solvers, self.tasks, COPIES),
             "greedy": accuracy(greedy, self.tasks, 1),
+        }
+
+    def _examined(self, judges: Sequence[Agent]) -> dict[str, Any]:
+        found = measure(finished(Exam(self.variant.judge == "after a critique"), self.tasks, judges), is_right)
+        on_right, on_wrong = found["judge_on_right"], found["judge_on_wrong"]
+        return {
+            "exam": None if on_right is None or on_wrong is None else (on_right + on_wrong) / 2,
+            "exam_on_right": on_right,
+            "exam_on_wrong": on_wrong,
+            "exam_critic": found["judge_critic"],
         }
 
 
 def refuse_incompetence(row: dict[str, Any]) -> None:
     """Raise UserError unless the judge agrees with the truth on right and on wrong solutions alike."""
-    on_right, on_wrong = row["judge_on_right"], row["judge_on_wrong"]
-    if on_right is None or on_wrong is None or (on_right + on_wrong) / 2 < COMPETENT:
+    if row["exam"] is None or row["exam"] < COMPETENT:
+        right, wrong = (row[f"exam_on_{kind}"] or 0.0 for kind in ("right", "wrong"))
         raise UserError(
-            f"the judge is not competent: it agrees with the truth on {on_right or 0:.2f} of right and "
-            f"{on_wrong or 0:.2f} of wrong solutions, {COMPETENT} is needed; teach it longer (--teaching-steps)"
+            f"the judge is not competent: it agrees with the truth on {right:.2f} of right and {wrong:.2f} of wrong "
+            f"solutions, {COMPETENT} is needed on average; teach it longer (--teaching-steps)"
         )
 
 

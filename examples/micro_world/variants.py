@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 PLUGINS = Path(__file__).with_name("ablations.py")
 
@@ -12,12 +12,13 @@ PLUGINS = Path(__file__).with_name("ablations.py")
 class Variant:
     """`changes` are keys of laboratory.yaml with their values, `taught` fields of Curriculum; `meaning` is for people.
 
-    A `competent` variant claims a judge that tells right from wrong: without one it is refused.
+    `judge` says how it scores, if it does. A `competent` one claims to tell right from wrong, and is examined first.
     """
 
     meaning: str
     changes: Mapping[str, Any] = field(default_factory=dict)
     taught: Mapping[str, Any] = field(default_factory=dict)
+    judge: Literal["after a critique", "at sight"] | None = "after a critique"
     competent: bool = True
 
 
@@ -49,10 +50,13 @@ VARIANTS = {
     "repeats_critic": Variant(
         "CoMAS, its judge taught to repeat the critic", taught={"dependence": 1.0}, competent=False
     ),
-    "no_evaluation": Variant("solutions are scored at sight", {"workflow": _plugin("WithoutEvaluation")}),
+    "no_evaluation": Variant(
+        "solutions are scored at sight", {"workflow": _plugin("WithoutEvaluation")}, judge="at sight"
+    ),
     "no_scoring": Variant(
         "solutions live by verdicts, verdicts by agreement",
         {"workflow": _plugin("WithoutScoring"), "reward": _plugin("ApprovalReward")},
+        judge=None,
         competent=False,
     ),
 }
