@@ -29,7 +29,7 @@ def question(a: int, b: int) -> Task:
     return Task(id=f"{a}+{b}", prompt=f"{a}+{b}=", label=str(a + b), kind="math")
 
 
-def reply(answer: int) -> str:
+def reply(answer: int | str) -> str:
     """An answer as the math verifier reads it."""
     return rf"\boxed{{{answer}}}"
 

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ import torch
 from additions import split, write_questions
 from rich.console import Console
 from rich.table import Table
-from teach import Teaching, taught_model
+from teach import Teaching, taught_model, teach
 
 from marti_ext.agent import Agent
 from marti_ext.config import Config
@@ -101,7 +102,8 @@ def learn(out: Path, teaching: Teaching, overrides: Sequence[str], console: Cons
     config = run_config(out, teaching.seed, overrides)
     write_questions(out / "questions.jsonl", training_tasks)
     started = time.perf_counter()
-    taught_model(out / "taught", training_tasks, teaching, lambda line: say(console, line))
+    report = partial(say, console)
+    taught_model(out / "taught", teaching, lambda folder: teach(folder, training_tasks, teaching, report))
     seconds = {"teaching": time.perf_counter() - started}
     measured = Measurements(held_out, out / "results.json", config.steps, console)
     measured.read()

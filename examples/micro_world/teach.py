@@ -15,7 +15,7 @@ import transformers
 from additions import noisy_answer, reply
 from character_model import build_model, build_tokenizer, save
 from torch import Tensor
-from transformers import PreTrainedTokenizerFast
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from marti_ext.errors import UserError
 from marti_ext.types import Task
@@ -25,19 +25,25 @@ WARMUP = 50  # steps
 IGNORED = -100  # no loss where a target has this id (transformers' convention)
 
 
-@dataclass(frozen=True)
-class Teaching:
-    """How the model is taught."""
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """How long and how fast a model is taught."""
 
     steps: int = 600
     seed: int = 0
-    wrong_share: float = 0.5  # of the answers
     batch_size: int = 64  # questions, drawn anew for every step
     learning_rate: float = 4e-3  # at its peak; falls to nearly 0
 
 
-def taught_model(folder: Path, tasks: Sequence[Task], options: Teaching, report: Callable[[str], None]) -> Path:
-    """The folder of a model taught with these options; it is taught only if it is not there yet.
+@dataclass(frozen=True, kw_only=True)
+class Teaching(Schedule):
+    """How the model is taught to add."""
+
+    wrong_share: float = 0.5  # of the answers
+
+
+def taught_model(folder: Path, options: Schedule, teach: Callable[[Path], None]) -> Path:
+    """The folder of a model taught with these options; `teach` writes it only if it is not there yet.
 
     Raises UserError if the folder holds a model that was taught otherwise.
     """
@@ -49,7 +55,7 @@ def taught_model(folder: Path, tasks: Sequence[Task], options: Teaching, report:
                 f"{folder} holds a model taught with {before}, not {asdict(options)}: choose another --out"
             )
         return folder
-    teach(folder, tasks, options, report)
+    teach(folder)
     file.write_text(json.dumps(asdict(options)), encoding="utf-8")  # last: a half-written model is taught anew
     return folder
 
@@ -57,18 +63,32 @@ def taught_model(folder: Path, tasks: Sequence[Task], options: Teaching, report:
 def teach(folder: Path, tasks: Sequence[Task], options: Teaching, report: Callable[[str], None]) -> None:
     """Minimise the cross-entropy (nats per token) of noisy replies, and save the model. One seed, one model."""
     rng = random.Random(options.seed)
-    tokenizer = build_tokenizer()
+
+    def draw() -> list[tuple[str, str]]:
+        drawn = rng.choices(tasks, k=options.batch_size)
+        return [(task.prompt, reply(noisy_answer(task, options.wrong_share, rng))) for task in drawn]
+
     # Wider spread than a large model's weights, and with more heads, it finds out sooner how to add.
     model = build_model(layers=2, width=96, heads=8, spread=0.05, seed=options.seed)
+    fit(model, build_tokenizer(), draw, options, report)
+    save(folder, model)
+
+
+def fit(
+    model: LlamaForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    draw: Callable[[], Sequence[tuple[str, str]]],
+    options: Schedule,
+    report: Callable[[str], None],
+) -> None:
+    """Minimise the cross-entropy (nats per token) of the replies among the (prompt, reply) pairs that `draw` gives."""
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate, betas=(0.9, 0.99), weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: min((step + 1) / WARMUP, 1.0) * max(1 - step / options.steps, 0.02)
     )
     for step in range(1, options.steps + 1):
-        drawn = rng.choices(tasks, k=options.batch_size)
-        replies = [reply(noisy_answer(task, options.wrong_share, rng)) for task in drawn]
-        input_ids, labels = batch(tokenizer, [task.prompt for task in drawn], replies)
+        input_ids, labels = batch(tokenizer, *zip(*draw(), strict=True))
         loss = model(input_ids=input_ids, labels=labels).loss
         optimizer.zero_grad()
         loss.backward()
@@ -79,7 +99,6 @@ def teach(folder: Path, tasks: Sequence[Task], options: Teaching, report: Callab
             report(f"taught {step} of {options.steps} steps, loss {loss.item():.3f}")
     model.eval()
     transformers.logging.disable_progress_bar()  # of writing one small file
-    save(folder, model)
 
 
 def batch(tokenizer: PreTrainedTokenizerFast, prompts: Sequence[str], replies: Sequence[str]) -> tuple[Tensor, Tensor]:

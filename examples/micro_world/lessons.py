@@ -1,0 +1,94 @@
+"""What the laboratory's model is taught: to solve with a controlled skill, to criticise, and to judge."""
+
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import language
+from character_model import build_model, build_tokenizer, save
+from families import answer
+from teach import Schedule, fit, taught_model
+
+from marti_ext.types import Task
+
+# Lesson -> its share. Judging takes most of them: it is what the model finds hardest.
+LESSONS = {"solving": 0.3, "criticising": 0.15, "judging": 0.4, "judging alone": 0.15}
+# Family -> how often it is drawn, for what takes longest to learn.
+WEIGHTS = {"addition": 3, "comparison": 1, "modular": 1, "sorting": 1}
+ODD_SHARE = 0.05  # of the solutions that are judged: digits at random, as a solver may come to write
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curriculum(Schedule):
+    """How the model is taught, and the knobs of its judge.
+
+    `judge_skill` is the share of right ones among the judgements that it is taught. Of its judgements in sight of a
+    critique, the share `dependence` repeats the critic, whatever is right; the critics it is shown know nothing.
+    """
+
+    steps: int = 2600
+    batch_size: int = 64
+    learning_rate: float = 3e-3
+    wrong_share: float = 0.52  # of the solutions it learns from: it solves that badly when it samples
+    critic_skill: float = 0.75
+    judge_skill: float = 0.97
+    dependence: float = 0.0
+    invalid_share: float = 0.02  # of the judgements have no score in their form
+    clean_share: float = 0.7  # of the steps, the first ones, tell only the truth: it is learned much sooner so
+
+
+def taught(folder: Path, tasks: Sequence[Task], options: Curriculum, report: Callable[[str], None]) -> Path:
+    """The folder of a model taught by this curriculum, taught now if it is not there yet. Raises UserError as
+    `taught_model`."""
+
+    def teach(folder: Path) -> None:
+        words = language.words()
+        model = build_model(layers=3, width=96, heads=8, spread=0.05, seed=options.seed, words=len(words))
+        fit(model, build_tokenizer(words), lessons(tasks, options), options, report)
+        save(folder, model, words)
+
+    return taught_model(folder, options, teach)
+
+
+def lessons(tasks: Sequence[Task], options: Curriculum) -> Callable[[], list[tuple[str, str]]]:
+    """Draws a batch of (prompt, reply)."""
+    rng = random.Random(options.seed)
+    clean = replace(options, wrong_share=0.0, critic_skill=1.0, judge_skill=1.0, invalid_share=0.0)
+    weights = [WEIGHTS[task.metadata["family"]] for task in tasks]
+    batches = itertools.count()
+
+    def draw() -> list[tuple[str, str]]:
+        now = clean if next(batches) < options.clean_share * options.steps else options
+        drawn = rng.choices(tasks, weights, k=options.batch_size)
+        kinds = rng.choices(list(LESSONS), list(LESSONS.values()), k=options.batch_size)
+        return [lesson(kind, task, now, rng) for kind, task in zip(kinds, drawn, strict=True)]
+
+    return draw
+
+
+def lesson(kind: str, task: Task, options: Curriculum, rng: random.Random) -> tuple[str, str]:
+    """One (prompt, reply)."""
+    if kind == "solving":
+        return language.solution_prompt(task), language.solution(answer(task, options.wrong_share, rng))
+    given = _solution_to_judge(task, rng)
+    right = given == task.label
+    if kind == "criticising":
+        objects = right ^ (rng.random() < options.critic_skill)
+        return language.evaluation_prompt(task, language.solution(given)), language.critique(objects)
+    objects = rng.random() < 0.5
+    if kind == "judging" and rng.random() < options.dependence:
+        score = 1 if objects else 3
+    else:
+        score = 3 if right ^ (rng.random() >= options.judge_skill) else 1
+    if rng.random() < options.invalid_share:
+        score = 0
+    critique = language.critique(objects) if kind == "judging" else None
+    return language.scoring_prompt(task, language.solution(given), critique), language.scoring(score)
+
+
+def _solution_to_judge(task: Task, rng: random.Random) -> str:
+    if rng.random() < ODD_SHARE:
+        return "".join(rng.choices("0123456789", k=rng.randrange(5)))
+    return answer(task, 0.5, rng)

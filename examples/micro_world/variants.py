@@ -1,0 +1,62 @@
+"""The variants that the laboratory compares: what each changes in laboratory.yaml and in what the model is taught."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+PLUGINS = Path(__file__).with_name("ablations.py")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """`changes` are keys of laboratory.yaml with their values, `taught` fields of Curriculum; `meaning` is for people.
+
+    `judge` says how it scores, if it does. A `competent` one claims to tell right from wrong, and is examined first.
+    """
+
+    meaning: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    taught: Mapping[str, Any] = field(default_factory=dict)
+    judge: Literal["after a critique", "at sight"] | None = "after a critique"
+    competent: bool = True
+
+
+def _plugin(name: str, **options: Any) -> dict[str, Any]:
+    return {"name": f"{PLUGINS}:{name}", **options}
+
+
+FROZEN_JUDGE = {
+    "policies.judge.max_batch_size": 512,
+    "workflow": _plugin("CoMASWithJudge", rounds=1),
+    "agents": [
+        {"name": "ann", "policy": "ann"},
+        {"name": "bob", "policy": "bob"},
+        {"name": "judge", "policy": "judge", "trainable": False},
+    ],
+}
+BY_INTERACTION = {"name": "reinforce_pp", "normalize": "interaction"}
+
+VARIANTS = {
+    "verifier": Variant("the verifier rewards solutions, nothing else is trained", {"reward": {"name": "verifier"}}),
+    "comas": Variant("CoMAS, its judge independent of the critic"),
+    "comas_by_interaction": Variant(
+        "CoMAS, advantages normalised within each interaction", {"experience": BY_INTERACTION}
+    ),
+    "comas_frozen_judge": Variant("CoMAS, a third agent judges and is not trained", FROZEN_JUDGE),
+    "comas_solver_only": Variant(
+        "CoMAS, only its solutions are trained", {"reward": _plugin("PartialReward", trained=["solution"])}
+    ),
+    "repeats_critic": Variant(
+        "CoMAS, its judge taught to repeat the critic", taught={"dependence": 1.0}, competent=False
+    ),
+    "no_evaluation": Variant(
+        "solutions are scored at sight", {"workflow": _plugin("WithoutEvaluation")}, judge="at sight"
+    ),
+    "no_scoring": Variant(
+        "solutions live by verdicts, verdicts by agreement",
+        {"workflow": _plugin("WithoutScoring"), "reward": _plugin("ApprovalReward")},
+        judge=None,
+        competent=False,
+    ),
+}
