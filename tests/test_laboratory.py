@@ -100,53 +100,12 @@ def test_an_exam_asks_for_the_same_scores_whoever_solves_meanwhile() -> None:
     assert "Critique" not in alone.turns[0].messages[0].content
 
 
-def test_a_verdict_is_rewarded_by_the_others_and_a_solution_by_all() -> None:
-    from ablations import ApprovalReward
-
-    solution = turn("solution")
-    verdicts = [turn("evaluation", score=Score(o), about=(solution,)) for o in (NO_FLAW, NO_FLAW, OBJECTION)]
-    unread = turn("evaluation", score=Score(0.0, status="unparsed"), about=(solution,))
-    ApprovalReward().assign([Episode(TASK, turns=[solution, *verdicts, unread])])
-    assert solution.reward == pytest.approx(2 / 3)
-    assert [verdict.reward for verdict in verdicts] == [0.5, 0.5, 0.0]
-    assert unread.reward is None
-
-
-def test_a_single_verdict_has_nobody_to_agree_with() -> None:
-    from ablations import ApprovalReward, WithoutScoring
-
-    solution = turn("solution")
-    alone = turn("evaluation", score=Score(OBJECTION), about=(solution,))
-    ApprovalReward().assign([Episode(TASK, turns=[solution, alone])])
-    assert (solution.reward, alone.reward) == (0.0, None)
-    with pytest.raises(UserError, match="evaluations is 1"):
-        WithoutScoring(evaluations=1)
-
-
 def run(workflow: Any, **replies: str) -> list[Turn]:
     """The turns of one episode of a team of which each agent says one thing."""
     team = [Agent(name, ScriptedBackend([said]), name, trainable=False) for name, said in replies.items()]
     episode = asyncio.run(run_episode(workflow, TASK, team))
     assert episode.status == "ok", episode.error
     return episode.turns
-
-
-def test_without_evaluation_a_solution_is_scored_at_sight() -> None:
-    from ablations import WithoutEvaluation
-
-    solution, scoring = run(WithoutEvaluation(), ann="4 <score>3</score>")
-    assert scoring.about == (solution,)
-    assert scoring.score == Score(1.0, "3")
-    assert "Critique" not in scoring.messages[0].content
-    assert "4 [score]3[score]" in scoring.messages[0].content.replace("[/score]", "[score]")
-
-
-def test_without_scoring_each_evaluator_gives_a_verdict_of_its_own() -> None:
-    from ablations import WithoutScoring
-
-    solution, *verdicts = run(WithoutScoring(evaluations=3), ann="No flaw found")
-    assert [verdict.about for verdict in verdicts] == [(solution,)] * 3
-    assert [verdict.score for verdict in verdicts] == [Score(0.0, "no flaw")] * 3
 
 
 def test_the_last_agent_is_the_only_judge_and_does_nothing_else() -> None:
@@ -200,6 +159,7 @@ def test_fixed_sentences_of_comas_are_single_tokens_and_nothing_is_lost() -> Non
     for text, length in (
         (language.solution("42"), 4),
         (language.critique(objects=False), 1),
+        (language.verdict(objects=True), 1),
         (language.scoring(3), 3),
     ):
         assert len(tokenizer.tokenize(text)) == length
@@ -217,6 +177,25 @@ def share_of_high_scores(given: str, **knobs: float) -> dict[bool, float]:
         if rf"\boxed{{{given}}}" in prompt:
             scores["Wrong." in prompt].append("3" in reply)
     return {objects: sum(high) / len(high) for objects, high in scores.items()}
+
+
+def test_what_is_taught_is_what_comas_asks_and_reads() -> None:
+    import language
+
+    from marti_ext.workflows.comas import CoMAS
+
+    [_, evaluation, scoring] = run(CoMAS(rounds=1), ann=r"\boxed{42}")
+    assert evaluation.messages[0].content == language.evaluation_prompt(TASK, r"\boxed{42}")
+    assert scoring.messages[0].content == language.scoring_prompt(TASK, r"\boxed{42}", r"\boxed{42}")
+    [_, alone] = run(CoMAS(rounds=1, evaluations=0), ann=language.scoring(3))
+    assert alone.messages[0].content == language.scoring_prompt(TASK, language.scoring(3), None)
+    assert alone.score == Score(1.0, "3")
+    for objects in (True, False):
+        [_, verdict, _] = run(CoMAS(rounds=1, evaluations=2, scoring=False), ann=language.verdict(objects))
+        prompt = language.evaluation_prompt(TASK, language.verdict(objects), with_verdict=True)
+        assert verdict.messages[0].content == prompt
+        assert verdict.score is not None
+        assert verdict.score.value == objects
 
 
 def test_the_two_knobs_of_the_judge() -> None:

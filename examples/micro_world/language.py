@@ -5,7 +5,6 @@ So CoMAS runs unchanged, and yet a prompt is some twenty tokens long and a reply
 
 import re
 
-from ablations import alone_prompt
 from additions import reply
 
 from marti_ext.types import Completion, Task, Turn
@@ -20,16 +19,14 @@ def solution_prompt(task: Task) -> str:
     return prompts.solution_prompt(task, [])
 
 
-def evaluation_prompt(task: Task, solution: str) -> str:
-    """As CoMAS asks in its first round."""
-    return prompts.evaluation_prompt(task, [], turn(solution))
+def evaluation_prompt(task: Task, solution: str, *, with_verdict: bool = False) -> str:
+    """As CoMAS asks in its first round; `with_verdict` as it does where nobody scores."""
+    return prompts.evaluation_prompt(task, [], turn(solution), with_verdict=with_verdict)
 
 
 def scoring_prompt(task: Task, solution: str, critique: str | None) -> str:
-    """As CoMAS asks; without a critique, as the variant without evaluation does."""
-    if critique is None:
-        return alone_prompt(task, solution)
-    [message] = prompts.scoring_prompt(task, turn(solution), turn(critique))
+    """As CoMAS asks; without a critique, as it does where nobody evaluates."""
+    [message] = prompts.scoring_prompt(task, turn(solution), None if critique is None else turn(critique))
     return message.content
 
 
@@ -43,6 +40,11 @@ def critique(objects: bool) -> str:
     return OBJECTION if objects else prompts.NO_FLAW
 
 
+def verdict(objects: bool) -> str:
+    """A verdict as CoMAS reads it where nobody scores."""
+    return f"<verdict>{'incorrect' if objects else 'correct'}</verdict>"
+
+
 def scoring(score: int) -> str:
     """A judgement as CoMAS reads it."""
     return f"<score>{score}</score>"
@@ -54,10 +56,12 @@ def words() -> list[str]:
     asked = (
         solution_prompt(task),
         evaluation_prompt(task, _HOLE),
+        evaluation_prompt(task, _HOLE, with_verdict=True),
         scoring_prompt(task, _HOLE, _HOLE),
         scoring_prompt(task, _HOLE, None),
     )
-    said = (solution(_HOLE), OBJECTION, prompts.NO_FLAW, *re.split(r"(?<=>)\d", scoring(prompts.HIGH)))
+    judgements = [say(objects) for say in (critique, verdict) for objects in (True, False)]
+    said = (solution(_HOLE), *judgements, *re.split(r"(?<=>)\d", scoring(prompts.HIGH)))
     pieces = {piece for text in (*asked, *said) for piece in text.split(_HOLE) if len(piece) > 1}
     return sorted(pieces, key=lambda piece: (-len(piece), piece))
 

@@ -14,7 +14,7 @@ from teach import Schedule, fit, taught_model
 from marti_ext.types import Task
 
 # Lesson -> its share. Judging takes most of them: it is what the model finds hardest.
-LESSONS = {"solving": 0.3, "criticising": 0.15, "judging": 0.4, "judging alone": 0.15}
+LESSONS = {"solving": 0.3, "criticising": 0.1, "verdicts": 0.05, "judging": 0.4, "judging alone": 0.15}
 # Family -> how often it is drawn, for what takes longest to learn.
 WEIGHTS = {"addition": 3, "comparison": 1, "modular": 1, "sorting": 1}
 ODD_SHARE = 0.05  # of the solutions that are judged: digits at random, as a solver may come to write
@@ -74,9 +74,10 @@ def lesson(kind: str, task: Task, options: Curriculum, rng: random.Random) -> tu
         return language.solution_prompt(task), language.solution(answer(task, options.wrong_share, rng))
     given = _solution_to_judge(task, rng)
     right = given == task.label
-    if kind == "criticising":
+    if kind in ("criticising", "verdicts"):
         objects = right ^ (rng.random() < options.critic_skill)
-        return language.evaluation_prompt(task, language.solution(given)), language.critique(objects)
+        prompt = language.evaluation_prompt(task, language.solution(given), with_verdict=kind == "verdicts")
+        return prompt, language.verdict(objects) if kind == "verdicts" else language.critique(objects)
     objects = rng.random() < 0.5
     if kind == "judging" and rng.random() < options.dependence:
         score = 1 if objects else 3

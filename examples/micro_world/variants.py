@@ -51,11 +51,16 @@ VARIANTS = {
         "CoMAS, its judge taught to repeat the critic", taught={"dependence": 1.0}, competent=False
     ),
     "no_evaluation": Variant(
-        "solutions are scored at sight", {"workflow": _plugin("WithoutEvaluation")}, judge="at sight"
+        "solutions are scored at sight",
+        {"workflow": {"name": "comas", "rounds": 1, "evaluations": 0}},
+        judge="at sight",
     ),
     "no_scoring": Variant(
         "solutions live by verdicts, verdicts by agreement",
-        {"workflow": _plugin("WithoutScoring"), "reward": _plugin("ApprovalReward")},
+        {
+            "workflow": {"name": "comas", "rounds": 1, "evaluations": 2, "scoring": False},
+            "reward": {"name": "consensus"},
+        },
         judge=None,
         competent=False,
     ),
