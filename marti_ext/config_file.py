@@ -1,6 +1,6 @@
 """Reading a config: YAML, then `key.path=value` overrides, then checks that name the key."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -15,17 +15,42 @@ from marti_ext.registry import nearest
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     """The checked config. Raises UserError in one line naming the file or key, the value seen and the fix."""
+    values = _read(path)
+    for override in overrides:
+        set_value(values, override)
+    return check_config(values, str(path))
+
+
+def _read(path: Path, extending: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """The file's keys over those of the file that it names under `base`, relative to its own folder."""
     try:
         values = yaml.load(path.read_text(encoding="utf-8"), _StrictLoader)
     except OSError as error:
-        raise UserError(f"cannot read the config {str(path)!r}: {error.strerror}") from error
+        named = f", the base of {extending[-1]}" if extending else ""
+        raise UserError(f"cannot read the config {str(path)!r}{named}: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict):
         raise UserError(f"{path}: expected a mapping of keys to values, found {type(values).__name__}")
-    for override in overrides:
-        set_value(values, override)
-    return check_config(values, str(path))
+    if "base" not in values:
+        return values
+    base = values.pop("base")
+    if not isinstance(base, str):
+        raise UserError(f"{path}: base must be the path of a config, not {base!r}")
+    if (below := path.parent / base).resolve() in {file.resolve() for file in (*extending, path)}:
+        raise UserError(f"{path}: base {base!r} leads back to a config that it is the base of")
+    return merged(_read(below, (*extending, path)), values)
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested mappings, the second over the first; a plug-in with another name takes over none of the options."""
+    if "name" in over and over["name"] != base.get("name"):
+        return dict(over)
+    result = dict(base)
+    for key, value in over.items():
+        below = result.get(key)
+        result[key] = merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return result
 
 
 def check_config(values: dict[str, Any], source: str = "config") -> Config:
@@ -68,35 +93,49 @@ def _models_in(annotation: Any, step: str = "") -> Iterator[tuple[type[BaseModel
 
 
 def set_value(values: dict[str, Any], override: str) -> None:
-    """Put `key.path=value` into the mapping, the value read as YAML. Raises UserError where there is no such place."""
+    """Put `key.path=value` into the mapping, the value read as YAML; `*` stands for every entry that is there.
+
+    Raises UserError where there is no such place.
+    """
     key, equals, text = override.partition("=")
     if not equals or not key:
         raise UserError(f"override {override!r}: write key.path=value")
-    *parents, last = key.split(".")
-    node: Any = values
-    for depth, part in enumerate(parents):
-        if isinstance(node, dict):
-            if node.get(part) is None:
-                node[part] = {}
-            node = node[part]
-        elif isinstance(node, list) and _is_place(part) and int(part) < len(node):
-            node = node[int(part)]
-        else:
-            raise UserError(f"override {override!r}: there is nothing at {'.'.join(parents[: depth + 1])}")
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise UserError(f"override {override!r}: the value is not YAML") from error
+    *parents, last = key.split(".")
+    nodes: list[Any] = [values]
+    for depth, part in enumerate(parents):
+        try:
+            nodes = [_entry(node, place) for node in nodes for place in _places(node, part)]
+        except LookupError as error:
+            raise UserError(f"override {override!r}: there is nothing at {'.'.join(parents[: depth + 1])}") from error
+    for node in nodes:
+        try:
+            for place in _places(node, last):
+                node[place] = value
+        except LookupError as error:
+            raise UserError(f"override {override!r}: {'.'.join(parents)} has no {last!r}") from error
+
+
+def _places(node: Any, part: str) -> list[Any]:
+    """The keys or indices of a mapping or list that a part of a path means; a key may be new."""
     if isinstance(node, dict):
-        node[last] = value
-    elif isinstance(node, list) and _is_place(last) and int(last) < len(node):
-        node[int(last)] = value
-    else:
-        raise UserError(f"override {override!r}: {'.'.join(parents)} has no {last!r}")
+        return list(node) if part == "*" else [part]
+    if isinstance(node, list):
+        if part == "*":
+            return list(range(len(node)))
+        if part.isascii() and part.isdecimal() and int(part) < len(node):
+            return [int(part)]
+    raise LookupError(part)
 
 
-def _is_place(text: str) -> bool:
-    return text.isascii() and text.isdecimal()
+def _entry(node: Any, place: Any) -> Any:
+    """What stands at a place; a mapping is made where there is nothing yet."""
+    if isinstance(node, dict) and node.get(place) is None:
+        node[place] = {}
+    return node[place]
 
 
 class _StrictLoader(yaml.SafeLoader):

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from marti_ext.cluster.flags import CPU_DEFAULTS, merged, policy_arguments
+from marti_ext.cluster.flags import CPU_DEFAULTS, policy_arguments
 from marti_ext.cluster.placement import NodeResources, check, plan_placement
 from marti_ext.config import Config
-from marti_ext.config_file import check_config
+from marti_ext.config_file import check_config, merged
 from marti_ext.errors import UserError
 from patches.parser import openrlhf_parser
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from marti_ext.config import Config, HFPolicy
+from marti_ext.config_file import merged
 from marti_ext.errors import UserError
 from marti_ext.registry import nearest
 from marti_ext.training.options import TrainingOptions
@@ -217,15 +218,6 @@ def data_parallel_size(args: SimpleNamespace) -> int:
     """Ranks that hold different rows."""
     ranks: int = args.actor.num_nodes * args.actor.num_gpus_per_node
     return int(ranks // args.ds.ring_attn_size // args.ds.tensor_parallel_size)
-
-
-def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested mappings, the second over the first."""
-    result = dict(base)
-    for key, value in over.items():
-        below = result.get(key)
-        result[key] = merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
-    return result
 
 
 def flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
