@@ -220,6 +220,38 @@ def test_lines_are_drawn_over_the_steps_that_every_seed_has_reached() -> None:
     assert spread([0.25]) == "0.25"
 
 
+def test_a_team_has_as_many_models_as_policies_and_half_of_them_apart_where_wanted() -> None:
+    from teams import Team
+    from variants import VARIANTS
+
+    models = {False: Path("one"), True: Path("other")}
+    changes = Team(4).changes(VARIANTS["heterogeneous"], models)
+    assert [policy["model"] for policy in changes["policies"].values()] == ["one", "other", "one", "other"]
+    shared = Team(8, shared=True)
+    assert (len(shared.changes(VARIANTS["comas"], models)["agents"]), shared.label("comas")) == (8, "comas_l8_shared")
+    assert list(shared.changes(VARIANTS["comas"], models)["policies"]) == ["ann"]
+    judged_apart = Team().changes(VARIANTS["comas_frozen_judge"], models)
+    assert [agent["name"] for agent in judged_apart["agents"]] == ["ann", "bob", "judge"]
+    debate = Team(1).changes(VARIANTS["maporl"], models)
+    assert (debate["workflow.debaters"], debate["workflow.others"]) == (2, 1)
+    assert Team().label("comas") == "comas"
+
+
+def test_all_methods_ask_what_was_taught() -> None:
+    import language
+
+    from marti_ext.workflows.debate import Debate
+    from marti_ext.workflows.self_judge import SelfJudge
+
+    [first, *_, last] = run(Debate(debaters=3, others=None, aggregate=False), ann="4", bob="5", cai="6")
+    assert first.messages[0].content == TASK.prompt
+    assert "".join(m.content for m in last.messages) == language.revision_prompt(TASK, "6", ["4", "5"])
+    [_, judgement] = run(SelfJudge(judgements=1), ann="<score>5</score>")
+    assert judgement.score == Score(1.0, "5")
+    [_, judgement] = run(SelfJudge(judgements=1), ann="4")
+    assert judgement.messages[0].content == language.self_judging_prompt(TASK, "4")
+
+
 @pytest.mark.slow
 def test_the_laboratory_in_short(tmp_path: Path) -> None:
     import torch
@@ -233,7 +265,7 @@ def test_the_laboratory_in_short(tmp_path: Path) -> None:
     torch.set_num_threads(1)  # as laboratory.py does
     overrides = ["steps=2", "rollout.tasks_per_step=24"]
     screen = Console(file=StringIO(), width=200)
-    laboratory = Laboratory(tmp_path, training, held_out, screen, Curriculum(steps=6), overrides, every=2)
+    laboratory = Laboratory(tmp_path, training, held_out, screen, Curriculum(steps=6), overrides=overrides, every=2)
     write_questions(tmp_path / "questions.jsonl", training)
     try:
         laboratory.run("no_scoring", 0)

@@ -7,8 +7,8 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,9 @@ from figures import draw, table
 from lessons import Curriculum, taught
 from probe import Probe
 from rich.console import Console
-from variants import VARIANTS, Variant
+from teams import NAMES, Team
+from variants import VARIANTS
 
-from marti_ext.config import Config
 from marti_ext.config_file import load_config
 from marti_ext.errors import UserError
 from marti_ext.progress import say, show_table
@@ -30,6 +30,7 @@ from marti_ext.types import Task
 
 SETTINGS = Path(__file__).with_name("laboratory.yaml")
 MEASURES = "measures.json"  # of one run, in its folder
+QUESTIONS = "questions.jsonl"
 
 
 @dataclass(frozen=True)
@@ -41,17 +42,26 @@ class Laboratory:
     held_out: Sequence[Task]
     console: Console
     curriculum: Curriculum
+    team: Team = field(default_factory=Team)
     overrides: Sequence[str] = ()
     every: int = 20  # steps between measurements
 
     def run(self, name: str, seed: int) -> None:
         """Teach if need be, then train and measure one variant, or go on where it stopped. Raises UserError."""
         variant = VARIANTS[name]
-        folder = self.out / name / f"seed-{seed}"
-        curriculum = Curriculum(**(asdict(self.curriculum) | dict(variant.taught)))
-        model = self.out / "taught" / f"dependence-{curriculum.dependence:g}"
-        taught(model, self.training_tasks, curriculum, lambda line: say(self.console, line))
-        config = run_config(variant, folder, model, self.out, [f"seed={seed}", *self.overrides])
+        label = self.team.label(name)
+        folder = self.out / label / f"seed-{seed}"
+        models = {False: self._taught(variant.taught)}
+        if variant.apart:
+            models[True] = self._taught({**variant.taught, **variant.apart})
+        changes = {
+            "run_dir": str(folder),
+            "data.sources.0.path": str(self.out / QUESTIONS),
+            "seed": seed,
+            **self.team.changes(variant, models),
+        }
+        own = [f"{key}={json.dumps(value)}" for key, value in changes.items()]
+        config = load_config(SETTINGS, [*own, *self.overrides])
         probe = Probe(config, self.held_out, folder / MEASURES, self.every, variant)
         started = time.perf_counter()
         folder.mkdir(parents=True, exist_ok=True)
@@ -60,8 +70,16 @@ class Laboratory:
         last = probe.rows[-1]
         say(
             self.console,
-            f"{name}, seed {seed}: sampled accuracy {probe.rows[0]['sampled']:.3f} -> {last['sampled']:.3f} after "
+            f"{label}, seed {seed}: sampled accuracy {probe.rows[0]['sampled']:.3f} -> {last['sampled']:.3f} after "
             f"{last['step']} steps, {time.perf_counter() - started:.0f} s",
+        )
+
+    def _taught(self, knobs: Mapping[str, Any]) -> Path:
+        """The folder of the model that a curriculum with these knobs makes."""
+        kind = "-".join(f"{name}-{value:g}" for name, value in sorted(knobs.items())) or "plain"
+        curriculum = replace(self.curriculum, **knobs)
+        return taught(
+            self.out / "taught" / kind, self.training_tasks, curriculum, lambda line: say(self.console, line)
         )
 
 
@@ -72,9 +90,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     training_tasks, held_out = split()
     curriculum = Curriculum(steps=options.teaching_steps, judge_skill=options.judge_skill)
     console = Console()
-    laboratory = Laboratory(options.out, training_tasks, held_out, console, curriculum, options.overrides)
+    team = Team(options.agents, options.shared)
+    laboratory = Laboratory(options.out, training_tasks, held_out, console, curriculum, team, options.overrides)
     try:
-        write_questions(options.out / "questions.jsonl", training_tasks)
+        write_questions(options.out / QUESTIONS, training_tasks)
         for seed in options.seeds:
             for name in options.variant:
                 laboratory.run(name, seed)
@@ -95,6 +114,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--variant", nargs="+", choices=VARIANTS, default=list(VARIANTS), metavar="NAME")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0], metavar="N", help="of the training")
+    parser.add_argument("--agents", type=int, choices=range(1, len(NAMES) + 1), default=Team.size, metavar="N")
+    parser.add_argument("--shared", action="store_true", help="all agents are one policy")
     parser.add_argument("--out", type=Path, default=Path("runs/laboratory"), help="where everything goes")
     parser.add_argument("--teaching-steps", type=int, default=Curriculum.steps)
     parser.add_argument(
@@ -106,26 +127,19 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def run_config(variant: Variant, folder: Path, model: Path, out: Path, overrides: Sequence[str]) -> Config:
-    """laboratory.yaml with the paths of this run and what the variant changes."""
-    agents = variant.changes.get("agents", [{"policy": "ann"}, {"policy": "bob"}])
-    changes = {
-        "run_dir": str(folder),
-        "data.sources.0.path": str(out / "questions.jsonl"),
-        **{f"policies.{agent['policy']}.model": str(model) for agent in agents},
-        **variant.changes,
-    }
-    return load_config(SETTINGS, [*(f"{key}={json.dumps(value)}" for key, value in changes.items()), *overrides])
-
-
 def results(out: Path) -> list[dict[str, Any]]:
     """One row for each variant, seed and step measured so far in the folder."""
+    files = sorted(out.glob(f"*/seed-*/{MEASURES}"), key=lambda file: (_place(file.parts[-3]), file))
     return [
-        {"variant": name, "seed": int(file.parent.name.removeprefix("seed-")), **row}
-        for name in VARIANTS
-        for file in sorted((out / name).glob(f"seed-*/{MEASURES}"))
+        {"variant": file.parts[-3], "seed": int(file.parts[-2].removeprefix("seed-")), **row}
+        for file in files
         for row in json.loads(file.read_text(encoding="utf-8"))
     ]
+
+
+def _place(label: str) -> int:
+    """Of a variant among all, whatever the team."""
+    return max(place for place, name in enumerate(["", *VARIANTS]) if label.startswith(name))
 
 
 def show(out: Path, console: Console) -> None:

@@ -4,11 +4,15 @@ So CoMAS runs unchanged, and yet a prompt is some twenty tokens long and a reply
 """
 
 import re
+from collections.abc import Sequence
 
 from additions import reply
 
 from marti_ext.types import Completion, Task, Turn
 from marti_ext.workflows import comas_prompts as prompts
+from marti_ext.workflows import self_judge
+from marti_ext.workflows.aggregation import quoted
+from marti_ext.workflows.debate import REVISE
 
 OBJECTION = "Wrong."
 _HOLE = "\0"
@@ -28,6 +32,16 @@ def scoring_prompt(task: Task, solution: str, critique: str | None) -> str:
     """As CoMAS asks; without a critique, as it does where nobody evaluates."""
     [message] = prompts.scoring_prompt(task, turn(solution), None if critique is None else turn(critique))
     return message.content
+
+
+def revision_prompt(task: Task, own: str, others: Sequence[str]) -> str:
+    """As a debate asks in its second round; a conversation is its texts one after the other."""
+    return task.prompt + own + REVISE.format(replies=quoted(others), problem=task.prompt)
+
+
+def self_judging_prompt(task: Task, answer: str) -> str:
+    """As one is asked who judges an own answer."""
+    return self_judge.JUDGE.format(problem=task.prompt, reply=answer, low=self_judge.LOW, high=self_judge.HIGH)
 
 
 def solution(answer: str) -> str:
@@ -59,6 +73,9 @@ def words() -> list[str]:
         evaluation_prompt(task, _HOLE, with_verdict=True),
         scoring_prompt(task, _HOLE, _HOLE),
         scoring_prompt(task, _HOLE, None),
+        revision_prompt(task, _HOLE, [_HOLE]),
+        revision_prompt(task, _HOLE, [_HOLE, _HOLE]),
+        self_judging_prompt(task, _HOLE),
     )
     judgements = [say(objects) for say in (critique, verdict) for objects in (True, False)]
     said = (solution(_HOLE), *judgements, *re.split(r"(?<=>)\d", scoring(prompts.HIGH)))

@@ -14,9 +14,19 @@ from teach import Schedule, fit, taught_model
 from marti_ext.types import Task
 
 # Lesson -> its share. Judging takes most of them: it is what the model finds hardest.
-LESSONS = {"solving": 0.3, "criticising": 0.1, "verdicts": 0.05, "judging": 0.4, "judging alone": 0.15}
+LESSONS = {
+    "solving": 0.2,
+    "answering": 0.06,
+    "revising": 0.06,
+    "criticising": 0.08,
+    "verdicts": 0.05,
+    "judging": 0.35,
+    "judging alone": 0.12,
+    "judging oneself": 0.08,
+}
 # Family -> how often it is drawn, for what takes longest to learn.
 WEIGHTS = {"addition": 3, "comparison": 1, "modular": 1, "sorting": 1}
+SELF_LOW, SELF_HIGH, UNREADABLE = 1, 5, 9  # points of a judge of its own answers; a score outside of every range
 ODD_SHARE = 0.05  # of the solutions that are judged: digits at random, as a solver may come to write
 
 
@@ -29,6 +39,7 @@ class Curriculum(Schedule):
     """
 
     steps: int = 2600
+    width: int = 96  # of the model
     batch_size: int = 64
     learning_rate: float = 3e-3
     wrong_share: float = 0.52  # of the solutions it learns from: it solves that badly when it samples
@@ -45,7 +56,7 @@ def taught(folder: Path, tasks: Sequence[Task], options: Curriculum, report: Cal
 
     def teach(folder: Path) -> None:
         words = language.words()
-        model = build_model(layers=3, width=96, heads=8, spread=0.05, seed=options.seed, words=len(words))
+        model = build_model(layers=3, width=options.width, heads=8, spread=0.05, seed=options.seed, words=len(words))
         fit(model, build_tokenizer(words), lessons(tasks, options), options, report)
         save(folder, model, words)
 
@@ -70,22 +81,38 @@ def lessons(tasks: Sequence[Task], options: Curriculum) -> Callable[[], list[tup
 
 def lesson(kind: str, task: Task, options: Curriculum, rng: random.Random) -> tuple[str, str]:
     """One (prompt, reply)."""
-    if kind == "solving":
-        return language.solution_prompt(task), language.solution(answer(task, options.wrong_share, rng))
+    if kind in ("solving", "answering", "revising"):
+        return _solving(kind, task, rng), language.solution(answer(task, options.wrong_share, rng))
     given = _solution_to_judge(task, rng)
-    right = given == task.label
     if kind in ("criticising", "verdicts"):
-        objects = right ^ (rng.random() < options.critic_skill)
+        objects = (given == task.label) ^ (rng.random() < options.critic_skill)
         prompt = language.evaluation_prompt(task, language.solution(given), with_verdict=kind == "verdicts")
         return prompt, language.verdict(objects) if kind == "verdicts" else language.critique(objects)
+    return _judging(kind, task, given, options, rng)
+
+
+def _solving(kind: str, task: Task, rng: random.Random) -> str:
+    """Asked as by CoMAS, plainly, or in the second round of a debate."""
+    if kind == "solving":
+        return language.solution_prompt(task)
+    if kind == "answering":
+        return task.prompt
+    own, *others = (language.solution(answer(task, 0.5, rng)) for _ in range(rng.choice((2, 3))))
+    return language.revision_prompt(task, own, others)
+
+
+def _judging(kind: str, task: Task, given: str, options: Curriculum, rng: random.Random) -> tuple[str, str]:
     objects = rng.random() < 0.5
     if kind == "judging" and rng.random() < options.dependence:
-        score = 1 if objects else 3
+        high = not objects
     else:
-        score = 3 if right ^ (rng.random() >= options.judge_skill) else 1
-    if rng.random() < options.invalid_share:
-        score = 0
+        high = (given == task.label) ^ (rng.random() >= options.judge_skill)
+    readable = rng.random() >= options.invalid_share
+    if kind == "judging oneself":
+        score = (SELF_HIGH if high else SELF_LOW) if readable else UNREADABLE
+        return language.self_judging_prompt(task, language.solution(given)), language.scoring(score)
     critique = language.critique(objects) if kind == "judging" else None
+    score = (3 if high else 1) if readable else UNREADABLE
     return language.scoring_prompt(task, language.solution(given), critique), language.scoring(score)
 
 
