@@ -52,14 +52,19 @@ def table_command(name: str, runs: Sequence[str], out: Path | None, console: Con
 
 
 def _runs(table: PaperTable, runs: Sequence[str]) -> list[tuple[str, Path]]:
+    """(method, folder) of each METHOD=RUN; a method's own name may have an =."""
     methods = list(dict.fromkeys(row.method for row in table.rows))
     found = []
     for run in runs:
-        method, equals, folder = run.partition("=")
-        if "=" in method or not equals or not folder:
-            raise UserError(f"{run!r}: write METHOD=RUN, such as {methods[0]}=results/mine")
-        by_name = {known.lower(): known for known in methods}
-        if method.lower() not in by_name:
+        named = [method for method in methods if run.lower().startswith(f"{method.lower()}=")]
+        if not named:
+            method, equals, _ = run.rpartition("=")
+            if not method or not equals:
+                raise UserError(f"{run!r}: write METHOD=RUN, such as {methods[0]}=results/mine")
             raise UserError(f"{run!r}: the table has no method {method!r}: {nearest(method, methods)}")
-        found.append((by_name[method.lower()], Path(folder)))
+        method = max(named, key=len)
+        folder = run[len(method) + 1 :]
+        if not folder:
+            raise UserError(f"{run!r}: write METHOD=RUN, such as {methods[0]}=results/mine")
+        found.append((method, Path(folder)))
     return found

@@ -10,6 +10,7 @@ import pytest
 from evaluation.benchmarks import BENCHMARKS
 from evaluation.metrics import Estimate
 from evaluation.paper_tables import PaperTable, as_markdown, as_table_csv, draw_table, lines, load_table, table_names
+from evaluation.table_command import _runs
 from marti_ext.errors import UserError
 
 COMAS = [f"comas-table{number}" for number in (1, 4, 5, 7, 8, 9)]
@@ -47,6 +48,16 @@ def test_every_table_loads_and_names_its_rows_once() -> None:
 def test_an_unknown_table_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(UserError, match="did you mean 'comas-table4'"):
         load_table("comas-tabel4")
+
+
+def test_a_method_may_have_an_equals_sign_in_its_name() -> None:
+    table = load_table("comas-table8")
+    assert _runs(table, ["comas, L = 2=results/a=b"]) == [("CoMAS, l = 2", Path("results/a=b"))]
+    with pytest.raises(UserError, match=r"the table has no method 'CoMAS, l = 3'"):
+        _runs(table, ["CoMAS, l = 3=results/a"])
+    for run in ("results/a", "CoMAS, l = 2="):
+        with pytest.raises(UserError, match=r"write METHOD=RUN, such as CoMAS, l = 1=results/mine"):
+            _runs(table, [run])
 
 
 def test_a_row_of_the_wrong_length_is_refused() -> None:
