@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 from marti_ext.backends.vllm import VLLMBackend
-from marti_ext.cluster.placement import ENGINE_SHARE, Placement, check, plan_placement
+from marti_ext.cluster.placement import Placement, check, plan_placement
 from marti_ext.cluster.session import Session
 from marti_ext.cluster.start import Needs, start
 from marti_ext.config import Config, HFPolicy
@@ -48,14 +48,11 @@ def launched(
 
 
 def _needs(session: Session, placement: Placement, arguments: Mapping[str, SimpleNamespace]) -> dict[str, Needs]:
-    """What each policy is started with; places are taken here where parts share them."""
-    places = {name: session.group(bundles) for name, bundles in placement.groups.items()} if placement.shared else {}
-    sharing = sum(part.role != "engine" for part in placement.parts) / max(1, len(places))  # on one GPU
-    engines = sum(part.role == "engine" for part in placement.parts) / max(1, len(places))
-    share = round((1 - ENGINE_SHARE * engines) / max(1, sharing), 4) - 1e-4  # Ray counts in steps of 0.0001
+    """What each policy is started with; the places of all are taken here."""
+    places = {group: session.group(bundles) for group, bundles in placement.groups.items()}
     needs = {}
     for name, args in arguments.items():
-        roles = {part.role: part for part in placement.of(name)}
-        group = places[roles["engine"].group] if placement.shared else None
-        needs[name] = Needs(args, "actor" in roles, "ref" in roles, group, min(share, ENGINE_SHARE))
+        parts = placement.of(name)
+        share = min(placement.share(part.group) for part in parts)
+        needs[name] = Needs(args, {part.role: places[part.group] for part in parts}, share)
     return needs
