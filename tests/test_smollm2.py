@@ -61,8 +61,9 @@ def test_the_quickstart_takes_a_step_and_its_ratios_start_at_one(smollm2: Path, 
 def test_the_model_takes_a_step_through_ray_vllm_and_deepspeed(smollm2: Path, tmp_path: Path) -> None:
     overrides = [f"policies.{name}.model={smollm2}" for name in ("ada", "bob")]
     overrides += [f"run_dir={tmp_path}", f"data.sources.0.path={ROOT}/examples/data/word_problems.jsonl"]
-    # Short prompts, and a step that is seen in bf16.
-    overrides += ["workflow.worked_examples=false", "training.learning_rate=0.001"]
+    # Short prompts, a reward that most replies have, and a step that is seen in bf16.
+    overrides += ["workflow.worked_examples=false", f"reward={{name: {ROOT}/tests/plugins/digits.py:DigitShare}}"]
+    overrides += ["training.learning_rate=0.001"]
     text = AutoTokenizer.from_pretrained(smollm2)("Tom has three apples and buys two more. " * 4).input_ids
     seen: list[dict[str, list[float]]] = []
 
