@@ -59,25 +59,24 @@ def test_the_quickstart_takes_a_step_and_its_ratios_start_at_one(smollm2: Path, 
 
 @pytest.mark.slow
 def test_the_model_takes_a_step_through_ray_vllm_and_deepspeed(smollm2: Path, tmp_path: Path) -> None:
-    overrides = [f"policies.{name}.model={smollm2}" for name in ("ada", "bob")]
-    overrides += [f"run_dir={tmp_path}", f"data.sources.0.path={ROOT}/examples/data/word_problems.jsonl"]
-    # Short prompts, a reward that most replies have, and a step that is seen in bf16.
-    overrides += ["workflow.worked_examples=false", f"reward={{name: {ROOT}/tests/plugins/digits.py:DigitShare}}"]
-    overrides += ["training.learning_rate=0.001"]
+    overrides = [f"run_dir={tmp_path}", f"data.sources.0.path={ROOT}/examples/data/word_problems.jsonl"]
+    # Two agents of one policy, short prompts, a reward that most replies have, and a step that is seen in bf16.
+    overrides += [f"policies={{ada: {{model: {smollm2}, context_window: 2048}}}}", "agents.1.policy=ada"]
+    overrides += ["rollout.tasks_per_step=1", "workflow.worked_examples=false", "training.learning_rate=0.0005"]
+    overrides += [f"reward={{name: {ROOT}/tests/plugins/digits.py:DigitShare}}"]
     text = AutoTokenizer.from_pretrained(smollm2)("Tom has three apples and buys two more. " * 4).input_ids
-    seen: list[dict[str, list[float]]] = []
+    seen: list[list[float]] = []
 
     def look(done: int, agents: Sequence[Agent]) -> None:
-        seen.append({agent.policy: engine_log_probs(agent, text) for agent in agents})
+        seen.append(engine_log_probs(agents[0], text))
 
     config = load_config(ROOT / "configs/comas/smollm2_cluster.yaml", overrides)
     checkpoint = train(config, Console(file=StringIO()), look)
-    assert [len(episode.turns) for episode in read_episodes(tmp_path)] == [3, 3]
-    trained = [row["policy"] for row in read_rows(tmp_path / "metrics.jsonl") if not row["skipped"]]
-    assert trained
-    for policy in trained:
-        exported = transformers_log_probs(checkpoint / policy, text)
-        before, after = (distance(log_probs[policy], exported) for log_probs in seen)
-        print(policy, before, after)
-        assert after < BF16_ROUNDING
-        assert before > 2 * BF16_ROUNDING
+    assert [len(episode.turns) for episode in read_episodes(tmp_path)] == [3]
+    [row] = read_rows(tmp_path / "metrics.jsonl")
+    assert (row["samples"], row["fillers"]) == (3, 1)
+    exported = transformers_log_probs(checkpoint / "ada", text)
+    before, after = (distance(log_probs, exported) for log_probs in seen)
+    print(f"distance of the engine from the exported weights: {after:.3f}, before the sync {before:.3f}")
+    assert after < 2 * BF16_ROUNDING  # thirty layers round more often than two
+    assert before > 4 * BF16_ROUNDING
