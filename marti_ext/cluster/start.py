@@ -13,6 +13,7 @@ from ray.util.placement_group import PlacementGroup
 
 from marti_ext.backends.hf_model import load_tokenizer
 from marti_ext.cluster import actors
+from marti_ext.cluster.placement import Role
 from marti_ext.cluster.session import Session
 from marti_ext.errors import LostProcessError
 
@@ -33,13 +34,14 @@ class PolicyProcesses:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a policy is started with. `group` is shared by its parts, None where each has places of its own."""
+    """What a policy is started with: the places of each of its parts, and of a GPU the share of a rank beside engines.
+
+    The places outlive a start that fails, so that the next one has them.
+    """
 
     args: SimpleNamespace
-    trained: bool
-    reference: bool
-    group: PlacementGroup | None
-    share: float  # of a GPU for each rank that shares one
+    places: Mapping[Role, PlacementGroup]
+    share: float
 
 
 def start(session: Session, needs: Mapping[str, Needs]) -> dict[str, PolicyProcesses]:
@@ -70,22 +72,24 @@ def _create(session: Session, name: str, need: Needs) -> PolicyProcesses:
     strategy = get_strategy(args)
     shared = need.args.ds.ring_attn_size * need.args.ds.tensor_parallel_size
 
-    def ranks(size: SimpleNamespace, kind: Any) -> Any:
+    def ranks(role: Role, size: SimpleNamespace, kind: Any) -> Any:
+        if role not in need.places:
+            return None
         return RayActorGroup(
             size.num_nodes,
             size.num_gpus_per_node,
             kind,
-            pg=need.group,
-            num_gpus_per_actor=need.share if need.group else 1,
+            pg=need.places[role],
+            num_gpus_per_actor=need.share,
             duplicate_actors=shared,
         )
 
     return PolicyProcesses(
         args,
         strategy,
-        _engines(args, need.group),
-        ranks(args.actor, actors.PolicyActor) if need.trained else None,
-        ranks(args.ref, actors.ReferenceActor) if need.reference else None,
+        _engines(args, need.places["engine"]),
+        ranks("actor", args.actor, actors.PolicyActor),
+        ranks("ref", args.ref, actors.ReferenceActor),
         _tokenizer(args),
     )
 
@@ -97,7 +101,7 @@ def _tokenizer(args: SimpleNamespace) -> Any:
     return tokenizer
 
 
-def _engines(args: SimpleNamespace, group: PlacementGroup | None) -> list[Any]:
+def _engines(args: SimpleNamespace, group: PlacementGroup) -> list[Any]:
     engine = actors.engine_class(trust_remote_code=args.marti_ext.trust_remote_code)
     with mock.patch.object(vllm_engine, "RolloutRayActor", engine):
         engines: list[Any] = vllm_engine.create_vllm_engines(

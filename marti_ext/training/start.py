@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from marti_ext.agent import Agent
 from marti_ext.backends.base import Backend
 from marti_ext.build import Plan, build_agents, build_backends, build_trainers
+from marti_ext.cluster.placement import check, plan_placement
 from marti_ext.config import Config, HFPolicy
 from marti_ext.errors import UserError
 from marti_ext.stages import check_backends
@@ -38,20 +39,34 @@ def started(config: Config, plan: Plan) -> Iterator[Started]:
 
 @contextmanager
 def _on_cluster(config: Config, plan: Plan) -> Iterator[Started]:
-    try:
+    """Compared with the cluster before OpenRLHF and vLLM are imported: a plan without room fails within seconds."""
+    needs_reference = plan.maker.needs_reference
+    with _packages():
+        from marti_ext.cluster.flags import policy_arguments
+        from marti_ext.cluster.session import Session
         from patches.cpu import activate_training, has_accelerator
 
-        activate_training()  # before OpenRLHF's models are imported
-        from marti_ext.cluster.flags import policy_arguments
-        from marti_ext.cluster.launch import launched
+        arguments = policy_arguments(config, cpu=not has_accelerator(), needs_reference=needs_reference)
+    placement = plan_placement(config, arguments, needs_reference=needs_reference)
+    session = Session()
+    with session.opened(config.cluster.address, logical=None if has_accelerator() else placement.gpus):
+        check(placement, session.free(), "the cluster")
+        with _packages():
+            activate_training()  # before OpenRLHF's models are imported
+            from marti_ext.cluster.launch import launch
+        backends, trainers = launch(session, placement, config, arguments)
+        others = {name: policy for name, policy in config.policies.items() if not isinstance(policy, HFPolicy)}
+        elsewhere = build_backends(others, config.seed)
+        check_backends(elsewhere)
+        everywhere = {**elsewhere, **backends}
+        yield Started(build_agents(config, everywhere), everywhere, trainers)
+
+
+@contextmanager
+def _packages() -> Iterator[None]:
+    try:
+        yield
     except ModuleNotFoundError as error:
         raise UserError(
             f"backend openrlhf needs the package {error.name!r}: pip install 'marti_ext[openrlhf]'"
         ) from error
-    arguments = policy_arguments(config, cpu=not has_accelerator(), needs_reference=plan.maker.needs_reference)
-    others = {name: policy for name, policy in config.policies.items() if not isinstance(policy, HFPolicy)}
-    elsewhere = build_backends(others, config.seed)
-    with launched(config, arguments, needs_reference=plan.maker.needs_reference) as (backends, trainers):
-        agents = build_agents(config, {**elsewhere, **backends})
-        check_backends(elsewhere)
-        yield Started(agents, {**elsewhere, **backends}, trainers)

@@ -27,8 +27,9 @@ def activate_training() -> None:
     """What the driver and the DeepSpeed actors need, before they import OpenRLHF's models."""
     if has_accelerator():
         return
-    from patches.cpu import cuda, flash_attn, sync
+    from patches.cpu import bf16, cuda, flash_attn, sync
 
+    bf16.apply()
     flash_attn.apply()
     cuda.apply()
     sync.apply()

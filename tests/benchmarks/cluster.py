@@ -15,14 +15,13 @@ import tempfile
 import time
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when torch loads
 
 import ray
 from rich.console import Console
 from rich.table import Table
-from vllm import SamplingParams as VLLMSamplingParams
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -30,15 +29,18 @@ from tiny_models import tiny_llama
 
 from marti_ext.agent import Agent
 from marti_ext.backends.base import SamplingParams
-from marti_ext.backends.vllm import VLLMBackend
 from marti_ext.cluster.flags import policy_arguments
-from marti_ext.cluster.launch import launched
+from marti_ext.cluster.placement import plan_placement
+from marti_ext.cluster.session import Session
 from marti_ext.config import Config
 from marti_ext.config_file import check_config
 from marti_ext.rollout import run_episodes
 from marti_ext.types import Episode, Task
 from marti_ext.workflows.comas import CoMAS
-from patches.cpu import has_accelerator
+from patches.cpu import activate_training, has_accelerator
+
+if TYPE_CHECKING:
+    from marti_ext.backends.vllm import VLLMBackend
 
 T = TypeVar("T")
 EPISODES, NEW_TOKENS, REPEATS = 32, 64, 5
@@ -64,7 +66,7 @@ def tasks(count: int) -> list[Task]:
     return [Task(str(i), "".join(rng.choices("abcdefgh 0123456789", k=rng.randint(20, 200)))) for i in range(count)]
 
 
-def timed(backend: VLLMBackend, work: Coroutine[Any, Any, T]) -> tuple[T, float]:
+def timed(backend: "VLLMBackend", work: Coroutine[Any, Any, T]) -> tuple[T, float]:
     """What the work gives, from empty caches, and the seconds it took."""
     ray.get([engine.reset_prefix_cache.remote() for engine in backend.engines])
     started = time.perf_counter()
@@ -72,8 +74,10 @@ def timed(backend: VLLMBackend, work: Coroutine[Any, Any, T]) -> tuple[T, float]
     return result, time.perf_counter() - started
 
 
-async def replayed(backend: VLLMBackend, episodes: Sequence[Episode]) -> None:
+async def replayed(backend: "VLLMBackend", episodes: Sequence[Episode]) -> None:
     """The requests of all episodes at once, those of each one after the other, as many tokens as were sampled."""
+
+    from vllm import SamplingParams as VLLMSamplingParams
 
     async def one(episode: Episode) -> None:
         for seed, turn in enumerate(episode.turns):
@@ -88,7 +92,7 @@ async def replayed(backend: VLLMBackend, episodes: Sequence[Episode]) -> None:
     await asyncio.gather(*(one(episode) for episode in episodes))
 
 
-def ratios(backend: VLLMBackend) -> list[float]:
+def ratios(backend: "VLLMBackend") -> list[float]:
     """Of each pair: (turns per second of the workflow) / (turns per second of the replay)."""
     agents = [
         Agent(name, backend, "p", sampling=SamplingParams(max_tokens=NEW_TOKENS)) for name in ("ada", "bob", "cai")
@@ -113,7 +117,13 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         run = config(model or str(tiny_llama(Path(folder))))
         arguments = policy_arguments(run, cpu=not has_accelerator())
-        with launched(run, arguments, needs_reference=False) as (backends, _):
+        placement = plan_placement(run, arguments, needs_reference=False)
+        session = Session()
+        with session.opened(None, logical=None if has_accelerator() else placement.gpus):
+            activate_training()
+            from marti_ext.cluster.launch import launch
+
+            backends, _ = launch(session, placement, run, arguments)
             measured = ratios(backends["p"])
     ratio = statistics.median(measured)
     table = Table("measure", "measured", "range", "wanted")
