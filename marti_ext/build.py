@@ -1,26 +1,36 @@
 """From a config to the objects of a run."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from marti_ext.agent import Agent
 from marti_ext.backends.base import Backend
 from marti_ext.backends.scripted import ScriptedBackend
-from marti_ext.config import Config, HFPolicy, OpenAIPolicy, Policy, ScriptedPolicy
-from marti_ext.datasets.load import load_stream
+from marti_ext.config import Config, Evaluation, HFPolicy, OpenAIPolicy, Policy, ScriptedPolicy
+from marti_ext.datasets.load import load_stream, load_tasks
 from marti_ext.datasets.stream import TaskStream
 from marti_ext.errors import UserError
 from marti_ext.experience.base import ExperienceMaker
 from marti_ext.registry import build_plugin
 from marti_ext.rewards.base import RewardFunction
+from marti_ext.rewards.verifier import VerifierReward
 from marti_ext.rollout import refuse_doubles
 from marti_ext.seeds import derive_seed
+from marti_ext.types import Task
 from marti_ext.workflows.base import Workflow
 
 if TYPE_CHECKING:
     from marti_ext.backends.hf import HFBackend
     from marti_ext.training.base import PolicyTrainer
+
+
+@dataclass(frozen=True)
+class HeldOutTasks:
+    """What is evaluated while a run goes on."""
+
+    workflow: Workflow
+    tasks: Sequence[Task]
 
 
 @dataclass(frozen=True)
@@ -31,6 +41,7 @@ class Plan:
     reward: RewardFunction
     maker: ExperienceMaker
     stream: TaskStream
+    held_out: HeldOutTasks | None = None
 
 
 def build_plan(config: Config) -> Plan:
@@ -44,7 +55,16 @@ def build_plan(config: Config) -> Plan:
         )
     workflow.check(stream.tasks)
     reward.check(stream.tasks)
-    return Plan(workflow, reward, maker, stream)
+    held_out = None if config.evaluation is None else _held_out(config.evaluation, config.seed)
+    return Plan(workflow, reward, maker, stream, held_out)
+
+
+def _held_out(options: Evaluation, seed: int) -> HeldOutTasks:
+    tasks = [task for source in options.data.sources for task in load_tasks(source, needs_label=True, seed=seed)]
+    workflow = build_plugin("workflow", Workflow, options.workflow.name, options.workflow.options)  # type: ignore[type-abstract]
+    workflow.check(tasks)
+    VerifierReward().check(tasks)
+    return HeldOutTasks(workflow, tasks)
 
 
 def build_plugins(config: Config) -> tuple[Workflow, RewardFunction, ExperienceMaker]:

@@ -162,6 +162,19 @@ class Checkpoint(Section):
     optimizer's state."""
 
 
+class Evaluation(Section):
+    """Accuracy on tasks that are not trained on, while a run goes on. The verifier is asked; no reward comes of it."""
+
+    data: DataConfig
+    """The held-out tasks, with labels."""
+    every: int = Field(5, ge=1)
+    """Steps between evaluations, each with a checkpoint; there is one before the first step and one after the last."""
+    workflow: Plugin = Plugin(name="vanilla")
+    """How a task is answered. Every trained policy answers alone, as the first of its agents."""
+    copies: int = Field(1, ge=1)
+    """Answers to each task, of which the accuracy is the mean."""
+
+
 class Wandb(Section):
     """Weights & Biases."""
 
@@ -217,6 +230,10 @@ class Config(Section):
     """Stage 1: how many episodes."""
     checkpoint: Checkpoint = Checkpoint()
     """Checkpoints."""
+    evaluation: Evaluation | None = None
+    """Held-out tasks, by which the best weights of each policy are kept as checkpoints/best-POLICY-00003."""
+    judge_quality: bool = False
+    """Compare the scores that judges give in training with the verifier's verdicts, where tasks have labels."""
     tracking: Tracking = Tracking()
     """Trackers."""
     cluster: Cluster = Cluster()

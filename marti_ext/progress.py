@@ -60,6 +60,10 @@ class RunProgress:
         """One episode of a rollout without training is done."""
         self._progress.advance(self._steps)
 
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        say(self._console, text)
+
     def step_done(self, step: int, rows: Sequence[Mapping[str, Any]], seconds: float) -> None:
         """A step is done: its rows of metrics, one per policy."""
         means = (f"{row['policy']} {row['reward']:+.2f}" for row in rows if row["reward"] is not None)

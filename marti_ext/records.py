@@ -22,6 +22,7 @@ from marti_ext.types import Completion, Episode, Message, Score, Task, Turn
 SCHEMA_VERSION = 1  # raise it when a reader of the old version would misread a new line
 METRICS_FILE = "metrics.jsonl"
 TIMINGS_FILE = "timings.jsonl"
+EVALUATION_FILE = "evaluation.jsonl"  # its steps are steps done
 
 _EPISODES_FILE = re.compile(r"episodes-(\d+)\.jsonl")
 _log = logging.getLogger(__name__)

@@ -11,15 +11,22 @@ import yaml
 from marti_ext.config import Config
 from marti_ext.config_file import dump_config
 from marti_ext.errors import UserError
-from marti_ext.records import METRICS_FILE, TIMINGS_FILE, drop_episodes_from, truncate_rows, write_text_atomically
+from marti_ext.records import (
+    EVALUATION_FILE,
+    METRICS_FILE,
+    TIMINGS_FILE,
+    drop_episodes_from,
+    truncate_rows,
+    write_text_atomically,
+)
 
 CONFIG_FILE = "config.yaml"
 # May change between a stop and a resume: they move no number of the steps that are done.
-FREE_KEYS = {"run_dir", "steps", "resume", "checkpoint", "tracking", "cluster"}
+FREE_KEYS = {"run_dir", "steps", "resume", "checkpoint", "tracking", "cluster", "evaluation"}
 
 
 class RunFolder:
-    """config.yaml, episodes-*.jsonl, metrics.jsonl, timings.jsonl, plots/ and checkpoints/ of one run."""
+    """config.yaml, episodes-*.jsonl, metrics.jsonl and the like, plots/ and checkpoints/ of one run."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -44,6 +51,7 @@ class RunFolder:
         """Drop what was logged for `step` and later; the steps will be made again."""
         truncate_rows(self.path / METRICS_FILE, step)
         truncate_rows(self.path / TIMINGS_FILE, step)
+        truncate_rows(self.path / EVALUATION_FILE, step + 1)  # after `step` steps nothing has changed
         drop_episodes_from(self.path, step)
 
     def _accept(self, config: Config) -> None:

@@ -1,6 +1,7 @@
 """Where the numbers of a step go: always to JSONL in the run folder, and, if wanted, to wandb and TensorBoard.
 
-A row is one step of one policy (`step`, `policy` and its metrics) or, without `policy`, the timings of one step.
+A row is one step of one policy (`step`, `policy` and its metrics), its accuracy on held-out tasks after so many steps
+(with ACCURACY), or, without `policy`, the timings of one step.
 """
 
 import logging
@@ -10,13 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from marti_ext.errors import UserError
-from marti_ext.records import METRICS_FILE, TIMINGS_FILE, append_rows
+from marti_ext.records import EVALUATION_FILE, METRICS_FILE, TIMINGS_FILE, append_rows
 
 if TYPE_CHECKING:
     import wandb
     from torch.utils.tensorboard import SummaryWriter
 
 Rows = Sequence[Mapping[str, Any]]
+ACCURACY = "held_out_accuracy"
 
 _log = logging.getLogger(__name__)
 
@@ -63,9 +65,9 @@ class Trackers:
 
 
 class JsonlTracker:
-    """`metrics.jsonl` and, for rows without a policy, `timings.jsonl` in the run folder: the record of the run.
+    """`metrics.jsonl`, `evaluation.jsonl` and `timings.jsonl` in the run folder: the record of the run.
 
-    Wall-clock values stay in the second file, so that the first is byte-equal for equal runs.
+    Wall-clock values stay in the last file, so that the others are byte-equal for equal runs.
     """
 
     required: ClassVar[bool] = True
@@ -79,13 +81,22 @@ class JsonlTracker:
     def log(self, rows: Rows) -> None:
         """Raises UserError where the files cannot be written."""
         try:
-            append_rows(self.folder / METRICS_FILE, [row for row in rows if "policy" in row])
-            append_rows(self.folder / TIMINGS_FILE, [row for row in rows if "policy" not in row])
+            by_file: dict[str, list[Mapping[str, Any]]] = {METRICS_FILE: [], TIMINGS_FILE: []}
+            for row in rows:
+                by_file.setdefault(_file_of(row), []).append(row)
+            for name, own in by_file.items():
+                append_rows(self.folder / name, own)
         except OSError as error:
             raise UserError(f"cannot write the metrics of the run to {self.folder}: {error.strerror}") from error
 
     def close(self) -> None:
         """Nothing is left open between two calls."""
+
+
+def _file_of(row: Mapping[str, Any]) -> str:
+    if "policy" not in row:
+        return TIMINGS_FILE
+    return EVALUATION_FILE if ACCURACY in row else METRICS_FILE
 
 
 class WandbTracker:

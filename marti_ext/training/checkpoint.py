@@ -18,7 +18,8 @@ from marti_ext.errors import UserError
 from marti_ext.training.base import DEEPSPEED_STATE, LOCAL_STATE, PolicyTrainer
 
 SCHEMA_VERSION = 1
-STEP, WEIGHTS = "step", "weights"  # folders that a run goes on from, and those that hold weights alone
+# Folders that a run goes on from, those that hold weights alone, and those of the best of a policy.
+STEP, WEIGHTS, BEST = "step", "weights", "best"
 STATE_FILE = "state.json"
 RNG_FILE = "rng.pt"
 # What reading a damaged file raises, in json, torch, safetensors and transformers.
@@ -61,6 +62,20 @@ class Checkpoints:
             old.rename(weights)
         self._remove(self._numbered(WEIGHTS)[: -self.keep_weights or None])
         return target
+
+    def keep_best(self, policy: str, steps_done: int) -> None:
+        """Keep a policy's weights after `steps_done` steps, of which there is a checkpoint, and no earlier best of it.
+
+        `folder/best-<policy>-00003/` is a Hugging Face folder.
+        """
+        target = self.folder / f"{BEST}-{policy}-{steps_done:05d}"
+        self._remove([target] if target.exists() else [])  # a kill came before it was recorded
+        unfinished = self.folder / f".unfinished-{target.name}"
+        state = shutil.ignore_patterns(LOCAL_STATE, DEEPSPEED_STATE)
+        shutil.copytree(self.folder / f"{STEP}-{steps_done:05d}" / policy, unfinished, ignore=state)
+        _flush(unfinished)
+        unfinished.rename(target)
+        self._remove([path for path in self._numbered(f"{BEST}-{policy}") if path != target])
 
     def _remove(self, folders: Sequence[Path]) -> None:
         for old in folders:

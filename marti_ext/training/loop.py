@@ -16,6 +16,7 @@ from marti_ext.config import Config
 from marti_ext.episode_metrics import policy_metrics
 from marti_ext.errors import LostProcessError
 from marti_ext.experience.base import ReferenceLogProbs
+from marti_ext.judge_quality import judge_quality
 from marti_ext.progress import RunProgress, say
 from marti_ext.records import write_episodes
 from marti_ext.run_folder import RunFolder
@@ -23,6 +24,7 @@ from marti_ext.stages import all_failed, check_samples, give_rewards, roll_out
 from marti_ext.tracking import JsonlTracker, TensorBoardTracker, Tracker, Trackers, WandbTracker
 from marti_ext.training.base import Metrics, PolicyTrainer
 from marti_ext.training.checkpoint import Checkpoints, seed_generators
+from marti_ext.training.held_out import HeldOut, told
 from marti_ext.training.start import Started, started
 from marti_ext.types import Episode, Sample
 
@@ -106,11 +108,13 @@ class Run:
         self, step: int, episodes: Sequence[Episode], samples: Mapping[str, list[Sample]]
     ) -> list[dict[str, Any]]:
         rows = []
+        quality = judge_quality(episodes) if self.config.judge_quality else {}
         self.progress.stage("training", len(self.trainers))
         with _timed(self.seconds, "training"):
             for name, metrics in self._updates(samples, step):
                 stale = {"staleness": self.staleness} if self.asynchronous else {}
-                rows.append({"step": step, "policy": name, **policy_metrics(episodes, name), **stale, **metrics})
+                own = policy_metrics(episodes, name) | quality.get(name, {})
+                rows.append({"step": step, "policy": name, **own, **stale, **metrics})
                 self.progress.advance()
         with _timed(self.seconds, "publish"):
             if self.ahead is not None:
@@ -164,24 +168,42 @@ def _run(config: Config, plan: Plan, team: Started, folder: RunFolder, console: 
     folder.forget_from(first)
     todo = f"Steps {first} to {config.steps - 1}." if first < config.steps else f"All {first} steps are done."
     say(console, f"{plan.stream.describe()}. {todo}")
+    held_out = HeldOut(config, config.evaluation, plan, folder.path) if config.evaluation else None
     on_step(first, team.agents)
     with closing(Trackers(_trackers(config, folder.path))) as trackers, run.progress.shown(config.steps, first):
+        _evaluate(run, held_out, first, checkpoints, trackers)
         for step in range(first, config.steps):
-            _one_step(run, step, checkpoints, trackers)
+            evaluated = held_out is not None and held_out.due(step + 1)
+            _one_step(run, step, checkpoints, trackers, keep=evaluated)
+            _evaluate(run, held_out, step + 1, checkpoints, trackers)
             on_step(step + 1, team.agents)
     last = checkpoints.latest()
     assert last is not None
     return last
 
 
-def _one_step(run: Run, step: int, checkpoints: Checkpoints, trackers: Trackers) -> None:
+def _evaluate(
+    run: Run, held_out: HeldOut | None, steps_done: int, checkpoints: Checkpoints, trackers: Trackers
+) -> None:
+    """Measure on held-out tasks where it is time for that; recorded last, so that a kill leaves nothing half-done."""
+    if held_out is None or not held_out.due(steps_done):
+        return
+    run.progress.stage("evaluation", len(run.trainers))
+    rows = held_out.measure(steps_done, run.agents)
+    better = held_out.keep_best(rows, checkpoints)
+    trackers.log(rows)
+    for row in rows:
+        run.progress.say(told(row, best=row["policy"] in better))
+
+
+def _one_step(run: Run, step: int, checkpoints: Checkpoints, trackers: Trackers, *, keep: bool) -> None:
     run.seconds.clear()
     started = time.perf_counter()
     rows = run.step(step)
     trackers.log(rows)
     done = step + 1
     with _timed(run.seconds, "checkpoint"):
-        if done % run.config.checkpoint.every == 0 or done == run.config.steps:
+        if keep or done % run.config.checkpoint.every == 0 or done == run.config.steps:
             checkpoints.save(done, run.trainers)
     trackers.log([run.timings(step, rows)])
     run.progress.step_done(step, rows, time.perf_counter() - started)
