@@ -81,9 +81,15 @@ def _report(options: argparse.Namespace, console: Console) -> None:
     from marti_ext.report import report
     from marti_ext.transcript import print_episodes
 
-    plots = report(options.run_folder, console)
+    first, *others = options.run_folders
+    if others:
+        from marti_ext.comparison import compare
+
+        compare(options.run_folders, options.figure, console)
+        return
+    plots = report(first, console)
     if options.show:
-        print_episodes(last_episodes(options.run_folder), options.show, console)
+        print_episodes(last_episodes(first), options.show, console)
     for path in plots:
         say(console, f"plot         {path}")
 
@@ -125,8 +131,14 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("config", type=Path, help="a YAML file")
         command.add_argument("overrides", nargs="*", metavar="key.path=value", help="in place of what the file says")
         command.set_defaults(run=run)
-    report = commands.add_parser("report", help="plots and a table of a run")
-    report.add_argument("run_folder", type=Path, help="the run_dir of a run")
+    report = commands.add_parser(
+        "report",
+        help="plots and a table of a run, or of several side by side",
+        description="Of one run: a table, plots in its folder, and episodes to read. Of several: one table and one "
+        "figure; runs whose configs differ in the seed alone are one line, with a band.",
+    )
+    report.add_argument("run_folders", nargs="+", type=Path, metavar="RUN", help="the run_dir of a run")
+    report.add_argument("--figure", type=Path, default=Path("comparison.png"), help="where several runs are drawn")
     report.add_argument("--show", type=_count, default=0, metavar="N", help="print N episodes of the last step")
     report.set_defaults(run=_report)
     return parser

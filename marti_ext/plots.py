@@ -34,16 +34,23 @@ STAGES = {  # stage -> look, in colours that no policy has
     "checkpoint": {"color": "#882255", "marker": "D"},
 }
 RATE_LOOK: Look = {"color": "#D55E00", "marker": "o", "markeredgecolor": "white"}  # seen on grey and on every score
+JUDGES = {
+    "judge_accuracy": ("judges: accuracy", "share of scorings"),
+    "judge_precision": ("judges: precision", "right among those called correct"),
+    "judge_recall": ("judges: recall", "called correct among the right"),
+}
 MOST_SCORES = 9  # shown apart; what was said more rarely is "other"
 OTHER = "other"
 LONG = 40  # steps; a longer line is smoothed over a twentieth of its length
 
 
-def draw_plots(metrics: Sequence[Row], timings: Sequence[Row], folder: Path) -> list[Path]:
+def draw_plots(
+    metrics: Sequence[Row], timings: Sequence[Row], folder: Path, evaluations: Sequence[Row] = ()
+) -> list[Path]:
     """Write the PNGs and return their paths. A panel whose numbers are missing says "not recorded".
 
     `metrics` are rows of metrics.jsonl (at least one); `timings` are rows of timings.jsonl with
-    `rollout_tokens_per_second` and `training_tokens_per_second` added.
+    `rollout_tokens_per_second` and `training_tokens_per_second` added; `evaluations` are rows of evaluation.jsonl.
     """
     length = {
         "response_length": ("response length", "tokens per reply (mean)"),
@@ -66,6 +73,10 @@ def draw_plots(metrics: Sequence[Row], timings: Sequence[Row], folder: Path) -> 
         "training": _lines(metrics, training),
         "speed": _speed(timings),
     }
+    if evaluations:
+        figures["accuracy"] = _lines(evaluations, {"held_out_accuracy": ("held-out accuracy", "share of answers")})
+    if any("judged" in row for row in metrics):
+        figures["judges"] = _lines(metrics, JUDGES)
     folder.mkdir(parents=True, exist_ok=True)
     paths = {name: folder / f"{name}.png" for name in figures}
     for name, figure in figures.items():
@@ -83,10 +94,10 @@ def _rewards(metrics: Sequence[Row]) -> "Figure":
 
 def _lines(metrics: Sequence[Row], panels: Mapping[str, tuple[str, str]]) -> "Figure":
     """One panel per metric (its title and y label), one line per policy."""
-    figure, axes = _grid(len(panels))
+    figure, axes = grid(len(panels))
     policies = _policies(metrics)
     for axis, (key, (title, unit)) in zip(axes, panels.items(), strict=True):
-        _frame(axis, title, unit, [row["step"] for row in metrics])
+        frame(axis, title, unit, [row["step"] for row in metrics])
         drawn = [_draw_line(axis, look, _of(metrics, name), key) for name, look in policies.items()]
         if not any(drawn):
             _not_recorded(axis)
@@ -101,16 +112,16 @@ def _lines(metrics: Sequence[Row], panels: Mapping[str, tuple[str, str]]) -> "Fi
 def _scores(metrics: Sequence[Row]) -> "Figure":
     """One panel per scoring policy: score shares, stacked, the invalid ones lowest so that the rate tops them."""
     scorers = [name for name in _policies(metrics) if any(row.get("scores") for row in _of(metrics, name))]
-    figure, axes = _grid(max(1, len(scorers)))
+    figure, axes = grid(max(1, len(scorers)))
     steps = [row["step"] for row in metrics]
     if not scorers:
-        _frame(axes[0], "scores", "share of scorings", steps)
+        frame(axes[0], "scores", "share of scorings", steps)
         _not_recorded(axes[0])
         return figure
     colours = _score_colours(metrics)
     for axis, name in zip(axes, scorers, strict=True):
         rows = _of(metrics, name)
-        _frame(axis, name, "share of scorings", steps)
+        frame(axis, name, "share of scorings", steps)
         _draw_stack(axis, {row["step"]: _score_shares(row, colours) for row in rows}, colours)
         _draw_line(axis, RATE_LOOK, rows, "invalid_score_rate", long=math.inf)  # the exact edge of the stack
         axis.set_ylim(0, 1)
@@ -130,10 +141,10 @@ def _score_shares(row: Row, shown: Collection[str]) -> dict[str, float]:
 
 
 def _speed(timings: Sequence[Row]) -> "Figure":
-    figure, (speed, seconds) = _grid(2)
+    figure, (speed, seconds) = grid(2)
     steps = [row["step"] for row in timings]
-    _frame(speed, "speed", "tokens per second", steps)
-    _frame(seconds, "where the time goes", "seconds per step", steps)
+    frame(speed, "speed", "tokens per second", steps)
+    frame(seconds, "where the time goes", "seconds per step", steps)
     lines = [_draw_line(speed, STAGES[name], timings, f"{name}_tokens_per_second") for name in ("rollout", "training")]
     spent = {row["step"]: {stage: row.get(f"{stage}_seconds") or 0.0 for stage in STAGES} for row in timings}
     _draw_stack(seconds, spent, {stage: look["color"] for stage, look in STAGES.items()})
@@ -182,7 +193,7 @@ def _by_number(score: str) -> tuple[float, str]:
 # Panels
 
 
-def _grid(panels: int) -> "tuple[Figure, list[Axes]]":
+def grid(panels: int) -> "tuple[Figure, list[Axes]]":
     """A figure of `panels` panels, at most three in a row."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -197,7 +208,7 @@ def _grid(panels: int) -> "tuple[Figure, list[Axes]]":
     return figure, axes[:panels]
 
 
-def _frame(axis: "Axes", title: str, unit: str, steps: Sequence[int]) -> None:
+def frame(axis: "Axes", title: str, unit: str, steps: Sequence[int]) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axis.set_title(title, loc="left", fontsize=11, parse_math=False)

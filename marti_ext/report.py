@@ -10,13 +10,14 @@ from rich.text import Text
 
 from marti_ext.errors import UserError
 from marti_ext.plots import draw_plots
-from marti_ext.records import METRICS_FILE, TIMINGS_FILE, read_rows
+from marti_ext.records import EVALUATION_FILE, METRICS_FILE, TIMINGS_FILE, read_rows
 
 Row = Mapping[str, Any]
 
 POLICY_METRICS = {  # metric of a row -> how the table calls it
     "invalid_score_rate": "invalid scores (share)",
     "objection_rate": "objections (share)",
+    "judge_accuracy": "judges' accuracy",
     "response_length": "response length (tokens)",
     "truncated_rate": "truncated replies (share)",
     "kl": "KL of the step (nats)",
@@ -41,12 +42,13 @@ def report(run: Path, console: Console) -> list[Path]:
     """
     metrics, timings = _rows(run)
     console.print(_table(metrics, timings))
-    return draw_plots(metrics, timings, run / "plots")
+    return draw(run)
 
 
 def draw(run: Path) -> list[Path]:
     """Write the plots to `run/plots`, and return their paths. Raises UserError as `report` does."""
-    return draw_plots(*_rows(run), run / "plots")
+    evaluations = read_rows(run / EVALUATION_FILE) if (run / EVALUATION_FILE).exists() else []
+    return draw_plots(*_rows(run), run / "plots", evaluations)
 
 
 def _rows(run: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -21,14 +21,14 @@ ROOMS = [
     ["rewards"],
     ["experience"],
     ["datasets"],
-    ["records", "episode_metrics", "transcript"],
+    ["records", "episode_metrics", "judge_quality", "transcript"],
     ["training"],  # all but its loop
     ["config", "config_file"],
-    ["build", "stages", "run_folder", "tracking", "progress", "plots", "report", "rollout_command"],
+    ["build", "stages", "run_folder", "tracking", "progress", "plots", "report", "comparison", "rollout_command"],
     ["cluster"],
     ["training.openrlhf"],
     ["cluster.launch"],
-    ["training.start", "training.loop"],
+    ["training.held_out", "training.start", "training.loop"],
     ["cli"],
 ]
 LEVEL = {room: level for level, row in enumerate(ROOMS) for room in row}

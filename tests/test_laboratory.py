@@ -205,21 +205,6 @@ def test_the_two_knobs_of_the_judge() -> None:
     assert share_of_high_scores("42", judge_skill=0.7)[True] == pytest.approx(0.7, abs=0.1)  # 3 s.e. of 200 draws
 
 
-def test_lines_are_drawn_over_the_steps_that_every_seed_has_reached() -> None:
-    from figures import over_seeds, spread
-
-    rows = [
-        {"variant": "a", "seed": 0, "step": 0, "x": 0.25},
-        {"variant": "a", "seed": 0, "step": 5, "x": 0.5},
-        {"variant": "a", "seed": 1, "step": 0, "x": 0.75},
-        {"variant": "b", "seed": 0, "step": 0, "x": None},
-    ]
-    assert over_seeds(rows, "a", "x") == {0: [0.25, 0.75]}
-    assert over_seeds(rows, "b", "x") == {}
-    assert spread([0.25, 0.75]) == "0.50 ± 0.35"
-    assert spread([0.25]) == "0.25"
-
-
 def test_a_team_has_as_many_models_as_policies_and_half_of_them_apart_where_wanted() -> None:
     from teams import Team
     from variants import VARIANTS
@@ -278,7 +263,7 @@ def test_the_laboratory_in_short(tmp_path: Path) -> None:
     assert (tmp_path / "no_scoring/seed-0/measures.json").read_bytes() == before
     show(tmp_path, screen)
     rows = results(tmp_path)
-    assert [(row["variant"], row["seed"], row["step"]) for row in rows] == [("no_scoring", 0, 0), ("no_scoring", 0, 2)]
+    assert [(row["line"], row["seed"], row["step"]) for row in rows] == [("no_scoring", 0, 0), ("no_scoring", 0, 2)]
     assert json.loads((tmp_path / "results.json").read_text()) == rows
     assert (tmp_path / "laboratory.png").stat().st_size > 10_000
     assert "no_scoring" in screen.file.getvalue()  # type: ignore[attr-defined]

@@ -55,12 +55,13 @@ def printed(folder: Path) -> tuple[list[list[str]], list[Path]]:
 def test_the_table_gives_first_and_last_step_of_every_policy(tmp_path: Path) -> None:
     write_run(tmp_path, ["[a]", "b"], steps=3)
     table, _ = printed(tmp_path)
-    assert table[:11] == [
+    assert table[:12] == [
         ["[a]", "reward, evaluation", "-0.5", "-0.5"],
         ["", "reward, scoring", "–", "–"],  # no scoring turn had a reward
         ["", "reward, solution", "0.1", "0.3"],
         ["", "invalid scores (share)", "1", "0"],
         ["", "objections (share)", "1", "1"],
+        ["", "judges' accuracy", "–", "–"],
         ["", "response length (tokens)", "–", "–"],  # the backend reported no ids
         ["", "truncated replies (share)", "0", "0"],
         ["", "KL of the step (nats)", "0.0125", "0.0125"],
@@ -68,8 +69,8 @@ def test_the_table_gives_first_and_last_step_of_every_policy(tmp_path: Path) -> 
         ["", "clipped tokens (share)", "0.02", "0.02"],
         ["", "gradient norm", "1,234", "1,234"],
     ]
-    assert table[11][0] == "b"
-    assert table[22:] == [
+    assert table[12][0] == "b"
+    assert table[24:] == [
         ["whole step", "rollout (s)", "20", "20"],
         ["", "experience (s)", "1", "1"],
         ["", "training (s)", "0", "0"],

@@ -15,13 +15,13 @@ from typing import Any
 import torch
 from additions import write_questions
 from families import split
-from figures import draw, table
 from lessons import Curriculum, taught
 from probe import Probe
 from rich.console import Console
 from teams import NAMES, Team
 from variants import VARIANTS
 
+from marti_ext.comparison import draw, table
 from marti_ext.config_file import load_config
 from marti_ext.errors import UserError
 from marti_ext.progress import say, show_table
@@ -31,6 +31,20 @@ from marti_ext.types import Task
 SETTINGS = Path(__file__).with_name("laboratory.yaml")
 MEASURES = "measures.json"  # of one run, in its folder
 QUESTIONS = "questions.jsonl"
+
+
+PANELS = {
+    "sampled": "accuracy of solutions, sampled",
+    "greedy": "accuracy of solutions, greedy",
+    "solver_reward": "reward of solutions (mean)",
+    "objection_rate": "objections (share of critiques)",
+    "exam": "score and truth agree, same solutions",
+    "judge_truth": "score and truth agree, own solutions",
+    "judge_critic": "score and critique agree",
+    "critic_truth": "critique and truth agree",
+    "invalid_rate": "scores that cannot be read (share)",
+}
+SHOWN = ("sampled", "greedy", "solver_reward", "objection_rate", "exam", "judge_critic")  # of them in the table
 
 
 @dataclass(frozen=True)
@@ -131,7 +145,7 @@ def results(out: Path) -> list[dict[str, Any]]:
     """One row for each variant, seed and step measured so far in the folder."""
     files = sorted(out.glob(f"*/seed-*/{MEASURES}"), key=lambda file: (_place(file.parts[-3]), file))
     return [
-        {"variant": file.parts[-3], "seed": int(file.parts[-2].removeprefix("seed-")), **row}
+        {"line": file.parts[-3], "seed": int(file.parts[-2].removeprefix("seed-")), **row}
         for file in files
         for row in json.loads(file.read_text(encoding="utf-8"))
     ]
@@ -146,8 +160,8 @@ def show(out: Path, console: Console) -> None:
     """Write results.json and laboratory.png of everything in the folder, and print the table."""
     rows = results(out)
     (out / "results.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
-    draw(rows, out / "laboratory.png")
-    show_table(console, table(rows))
+    draw(rows, PANELS, out / "laboratory.png")
+    show_table(console, table(rows, {key: PANELS[key] for key in SHOWN}))
     say(console, f"results  {out}/results.json, {out}/laboratory.png")
 
 
