@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -159,9 +160,12 @@ def small_cluster() -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     start = [Path(sys.executable).with_name("ray"), "start", "--head", "--block", "--num-gpus=1", f"--port={port}"]
-    with subprocess.Popen(
-        [*start, "--include-dashboard=false", "--disable-usage-stats"], stdout=subprocess.PIPE
-    ) as ray:
+    options = ["--include-dashboard=false", "--disable-usage-stats"]
+    # Not in Ray's own folder, where each later start would look for the cluster to join. Sockets want short paths.
+    with (
+        tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder,
+        subprocess.Popen([*start, *options, f"--temp-dir={folder}"], stdout=subprocess.PIPE) as ray,
+    ):
         assert ray.stdout is not None
         assert any(b"Ray runtime started" in line for line in ray.stdout)
         yield f"127.0.0.1:{port}"

@@ -7,16 +7,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from tiny_models import ROOT, tiny_llama, tiny_qwen2
+from uneven_rows import uneven_rows
 
 from marti_ext.backends.hf import HFBackend
 from marti_ext.backends.hf_model import load_policies
 from marti_ext.backends.options import ModelOptions, Precision
 from marti_ext.cluster.flags import policy_arguments
 from marti_ext.config_file import check_config
-from marti_ext.experience.advantages import normalised
 from marti_ext.training.local import LocalTrainer
 from marti_ext.training.log_probs import row_log_probs
 from marti_ext.training.options import TrainingOptions
@@ -38,23 +37,6 @@ def local_update(folder: Path, samples: list[Sample], precision: Precision) -> t
     training = TrainingOptions(batch_size=BATCH, micro_batch_size=MICRO, max_grad_norm=1e9)
     trainer = LocalTrainer(HFBackend(policy), training, seed=0, keep_reference=False)
     return trainer.step(rows, step=0), rows
-
-
-def samples_of_uneven_length(count: int) -> list[Sample]:
-    """Rewards that do not balance out, so that the loss is no zero."""
-    rng = np.random.default_rng(5)
-    rows = []
-    for number in range(count):
-        prompt, reply = 3 + 4 * number, 2 + 5 * number
-        mask = np.arange(prompt + reply) >= prompt
-        ids = rng.integers(3, 90, prompt + reply)
-        zeros = np.zeros(prompt + reply, np.float32)
-        rows.append(Sample("p", (f"t{number}", "ada", "solution", 0), ids, mask, zeros, float(number)))
-    return [
-        Sample(s.policy, s.group, s.token_ids, s.action_mask, s.rollout_log_probs, s.reward,
-               advantages=(s.advantages + 0.5 * s.action_mask).astype(np.float32))
-        for s in normalised(rows)
-    ]  # fmt: skip
 
 
 def openrlhf_update(folder: Path, rows: list[Sample], dtype: str, job: Path, *, filled: bool = True) -> dict[str, Any]:
@@ -90,7 +72,7 @@ def openrlhf_update(folder: Path, rows: list[Sample], dtype: str, job: Path, *, 
 def test_loss_and_gradient_are_those_of_openrlhf(family: str, dtype: Precision, bound: float, tmp_path: Path) -> None:
     # Three rows in a batch of four: the fourth is a filler.
     folder = FAMILIES[family](tmp_path / "model")
-    ours, rows = local_update(folder, samples_of_uneven_length(3), dtype)
+    ours, rows = local_update(folder, uneven_rows(3), dtype)
     theirs = openrlhf_update(folder, rows, dtype, tmp_path / "job")
     print(family, dtype, ours["loss"], ours["grad_norm"], theirs)
     assert ours["grad_norm"] > 0.01
@@ -102,7 +84,7 @@ def test_loss_and_gradient_are_those_of_openrlhf(family: str, dtype: Precision, 
 def test_a_micro_batch_of_fillers_changes_nothing(tmp_path: Path) -> None:
     # One row in a batch of four: its micro batch holds a filler, the other two are fillers both.
     folder = tiny_llama(tmp_path / "model")
-    _, rows = local_update(folder, samples_of_uneven_length(3)[2:], "fp32")
+    _, rows = local_update(folder, uneven_rows(3)[2:], "fp32")
     filled = openrlhf_update(folder, rows, "fp32", tmp_path / "filled")
     alone = openrlhf_update(folder, rows, "fp32", tmp_path / "alone", filled=False)
     assert filled["loss"] == pytest.approx(alone["loss"], rel=1e-5)

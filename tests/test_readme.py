@@ -61,6 +61,7 @@ def test_every_file_and_command_that_the_readme_names_is_there() -> None:
         "examples/evaluate.sh",
         "tests/run.sh",
         "configs/comas/quickstart.yaml",
+        "tests/benchmarks/cluster.py",
         "tests/benchmarks/rollout.py",
         "tests/benchmarks/grading.py",
         "tests/benchmarks/sandbox.py",

@@ -43,7 +43,9 @@ def test_in_a_pool_of_threads(expected: dict[str, list[Any]]) -> None:
 def test_in_a_ray_actor(expected: dict[str, list[Any]]) -> None:
     ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'marti_ext[dev]'")
     here = {"env_vars": {"PYTHONPATH": str(Path(__file__).parent)}}
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, configure_logging=False, runtime_env=here)
+    ray.init(
+        "local", num_cpus=1, include_dashboard=False, log_to_driver=False, configure_logging=False, runtime_env=here
+    )
     try:
 
         @ray.remote(num_cpus=1)

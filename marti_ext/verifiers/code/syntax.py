@@ -5,6 +5,7 @@ import builtins
 import re
 import symtable
 import textwrap
+import threading
 from collections.abc import Iterable, Iterator
 
 MAX_SOURCE = 200_000  # characters; nobody writes a longer answer
@@ -14,12 +15,21 @@ _BUILTINS = frozenset(dir(builtins))
 _BAD_SOURCE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
+# CPython 3.11 has one count of a tree's depth for all threads that parse, and fails with a SystemError if two meet.
+_ONE_AT_A_TIME = threading.Lock()
+
+
+def _tree(source: str) -> ast.Module:
+    with _ONE_AT_A_TIME:
+        return ast.parse(source)
+
+
 def parse(source: str) -> ast.Module | None:
     """The syntax tree, None where the text is no Python."""
     if len(source) > MAX_SOURCE:
         return None
     try:
-        return ast.parse(source)
+        return _tree(source)
     except _BAD_SOURCE:
         return None
 
@@ -33,7 +43,7 @@ def is_code(text: str) -> bool:
 def before_prose(text: str) -> str:
     """The paragraphs before the first line that is no Python, "" where that line starts none."""
     try:
-        ast.parse(text[:MAX_SOURCE])
+        _tree(text[:MAX_SOURCE])
     except SyntaxError as error:
         lines = text.split("\n")[: error.lineno or 1]
         words = lines.pop()
@@ -128,7 +138,7 @@ def same_program(one: str, other: str) -> bool:
 
 def _bare_dump(source: str) -> str:
     """Raises what a parser raises."""
-    tree = ast.parse(source)
+    tree = _tree(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             first = node.body[0] if node.body else None
