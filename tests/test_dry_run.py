@@ -148,6 +148,13 @@ def test_a_model_that_is_nowhere_is_named() -> None:
         model_shape("no/such")
 
 
+@pytest.mark.parametrize("text", ["[]", "3", '{"model_type": "llama", "num_attention_heads": 0}'])
+def test_a_config_that_is_none_is_a_line_that_names_the_model(text: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(UserError, match=f"model '{tmp_path}'"):
+        model_shape(str(tmp_path))
+
+
 def test_adapters_are_counted_as_peft_makes_them(tiny_model: Path) -> None:
     for lora in (Lora(rank=4), Lora(rank=2, target_modules=["q_proj", "down_proj"])):
         adapted = add_adapters(load_model(str(tiny_model)), {"one": lora}, seed=0)
@@ -341,9 +348,13 @@ def test_the_papers_runs_differ_in_their_teams_alone() -> None:
             assert policy.model_dump(exclude={"model"}) == first.policies["agent-0"].model_dump(exclude={"model"})
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "examples/scripts").glob("*.sh")), ids=lambda path: path.stem)
+SCRIPTS = sorted(set((ROOT / "examples/scripts").glob("*.sh")) - {ROOT / "examples/scripts/reproduce.sh"})
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_scripts_are_bash_and_name_configs_that_are_there(path: Path) -> None:
     subprocess.run(["bash", "-n", str(path)], check=True)
     named = re.findall(r"configs/[\w./-]+\.yaml", path.read_text())
+    named += [f"configs/comas/{row}.yaml" for row in re.findall(r"^row (?:'.*?'|\S+) (\S+)", path.read_text(), re.M)]
     assert named
     assert all((ROOT / config).is_file() for config in named)

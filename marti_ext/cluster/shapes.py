@@ -89,14 +89,15 @@ def model_shape(model: str, *, trust_remote_code: bool = False) -> ModelShape:
         return _shape(*known)
     config = _config(model, trust_remote_code=trust_remote_code)
     try:
-        return _shape(config.to_dict() | _common_names(config), counted(config))
-    except (AttributeError, KeyError, ValueError, TypeError) as error:
+        parameters = counted(config, trust_remote_code=trust_remote_code)
+        return _shape(config.to_dict() | _common_names(config), parameters)
+    except (AttributeError, KeyError, ValueError, TypeError, ArithmeticError) as error:
         raise UserError(f"the config of model {model!r} is not one of a decoder-only transformer: {error}") from error
 
 
-def counted(config: Any) -> int:
+def counted(config: Any, *, trust_remote_code: bool = False) -> int:
     """Parameters of a transformers config's causal language model, built without memory on torch's meta device."""
-    return sum(p.numel() for p in _on_meta(config).parameters())
+    return sum(p.numel() for p in _on_meta(config, trust_remote_code=trust_remote_code).parameters())
 
 
 def adapter_parameters(model: str, lora: Lora, *, trust_remote_code: bool = False) -> int:
@@ -104,7 +105,8 @@ def adapter_parameters(model: str, lora: Lora, *, trust_remote_code: bool = Fals
 
     As peft reads target_modules: the output layer is not among `all-linear`.
     """
-    built = _on_meta(_config(model, trust_remote_code=trust_remote_code))
+    config = _config(model, trust_remote_code=trust_remote_code)
+    built = _on_meta(config, trust_remote_code=trust_remote_code)
     output = built.get_output_embeddings()
     targets = lora.target_modules
     return sum(
@@ -130,17 +132,17 @@ def _config(model: str, *, trust_remote_code: bool) -> Any:
         return AutoConfig.for_model(values.pop("model_type"), **values)
     try:
         return AutoConfig.from_pretrained(model, trust_remote_code=trust_remote_code)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError, ArithmeticError) as error:  # the last two: an odd config.json
         reason = str(error).strip().partition("\n")[0]
         raise UserError(f"model {model!r}: no folder with a config.json, and none from the hub: {reason}") from error
 
 
-def _on_meta(config: Any) -> Any:
+def _on_meta(config: Any, *, trust_remote_code: bool) -> Any:
     import torch
     from transformers import AutoModelForCausalLM
 
     with torch.device("meta"):
-        return AutoModelForCausalLM.from_config(config)
+        return AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
 
 
 def _common_names(config: Any) -> dict[str, Any]:
